@@ -1,0 +1,93 @@
+package statemachine
+
+import "fmt"
+
+// Apply folds the next record into the registry. It is total: a record that
+// cannot follow is an error and changes nothing.
+func (r *Registry) Apply(rec *Record) error {
+	if rec.Seq != r.seq+1 {
+		return fmt.Errorf("record %d does not follow record %d", rec.Seq, r.seq)
+	}
+	if err := r.change(rec); err != nil {
+		return err
+	}
+	r.seq = rec.Seq
+	return nil
+}
+
+// change does what the event means; the sequence is Apply's.
+func (r *Registry) change(rec *Record) error {
+	switch rec.Event.(type) {
+	case *AgentStarted, *AgentStopped, *Verb, *Snapshot, *Pruned:
+		return nil
+	case *Unknown:
+		r.partial = true
+		return nil
+	}
+	p := r.processes[rec.Handle]
+	state := StateAbsent
+	if p != nil {
+		state = p.State
+	}
+	to := next(state, rec.Event.Kind())
+	if to == never {
+		return &TransitionError{Seq: rec.Seq, Handle: rec.Handle, State: state, Kind: rec.Event.Kind()}
+	}
+	if p == nil {
+		p = &Process{Handle: rec.Handle}
+		r.processes[rec.Handle] = p
+	}
+	p.State = to
+	p.note(rec)
+	r.index(p)
+	return nil
+}
+
+// note keeps what an event says of its process.
+func (p *Process) note(rec *Record) {
+	switch e := rec.Event.(type) {
+	case *Requested:
+		p.Spec, p.RequestedSeq = e.Spec, rec.Seq
+		p.StdinClosed = e.Spec.StdinNull
+	case *Started:
+		p.Started, p.StartedAt = *e, rec.Stamp.Instant
+	case *StdinClosed:
+		p.StdinClosed = true
+	case *Signalled:
+		p.Sent = p.Sent.With(e.Signal)
+	case *Resized:
+		p.Spec.Cols, p.Spec.Rows = e.Cols, e.Rows
+	case *Deadline:
+		p.DeadlineHit = true
+	case *Exited:
+		p.end(*e, rec)
+	case *Lost:
+		p.end(Exited{ExitCode: -1, TimedOut: p.DeadlineHit, Reason: ReasonLost}, rec)
+	case *Drained:
+		p.Output = *e
+	case *Orphaned:
+		p.Orphaned, p.StdinClosed = true, true
+	}
+}
+
+func (p *Process) end(e Exited, rec *Record) {
+	p.Exit, p.ExitedAt, p.ExitedSeq = e, rec.Stamp.Instant, rec.Seq
+}
+
+// index keeps the registry's queues in step with a process's state.
+func (r *Registry) index(p *Process) {
+	r.deadlines.remove(p)
+	if at, ok := p.deadline(); ok && p.State.Alive() && !p.DeadlineHit {
+		r.deadlines.add(at, p)
+	}
+	r.undrained.remove(p)
+	r.drained.remove(p)
+	switch p.State {
+	case StateExited:
+		r.undrained.add(int64(p.ExitedSeq), p)
+	case StateDrained:
+		r.drained.add(int64(p.ExitedSeq), p)
+	case StateAbsent:
+		delete(r.processes, p.Handle)
+	}
+}

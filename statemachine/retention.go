@@ -1,0 +1,53 @@
+package statemachine
+
+// firstEnded is the record to give up for a new one: of the drained ones the
+// one that exited first, else of those with a stream still open; nil if every
+// record is of a live process or a start under way.
+func (r *Registry) firstEnded() *Process {
+	if _, p := r.drained.first(); p != nil {
+		return p
+	}
+	_, p := r.undrained.first()
+	return p
+}
+
+// collect forgets a record.
+func collect(handle string, why CollectWhy) Decision {
+	return Decision{
+		Events:  []HandleEvent{{handle, &Collected{Why: why}}},
+		Effects: []Effect{Forget{handle}},
+	}
+}
+
+// expired finds the ended records that were retained long enough. Ends are
+// recorded in the order of their sequence, so the oldest come first.
+func (r *Registry) expired(l Limits, now Instant) []*Process {
+	done := func(_ int64, p *Process) bool { return age(p.ExitedAt, now) >= l.RetainNS }
+	return append(r.drained.while(done), r.undrained.while(done)...)
+}
+
+// age is how long ago an instant was: by the monotonic clock within a boot, by
+// the wall clock over a reboot.
+func age(then, now Instant) int64 {
+	if then.Boot == now.Boot {
+		return now.Mono - then.Mono
+	}
+	return now.Wall - then.Wall
+}
+
+// NextTick tells in how many nanoseconds a Tick will have something to do, at
+// the earliest; ok is false when nothing waits for time to pass.
+func (r *Registry) NextTick(l Limits, now Instant) (ns int64, ok bool) {
+	if at, p := r.deadlines.first(); p != nil {
+		ns, ok = at-now.Mono, true
+	}
+	for _, q := range []*queue{&r.drained, &r.undrained} {
+		if _, p := q.first(); p != nil {
+			due := l.RetainNS - age(p.ExitedAt, now)
+			if !ok || due < ns {
+				ns, ok = due, true
+			}
+		}
+	}
+	return max(ns, 0), ok
+}
