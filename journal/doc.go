@@ -1,0 +1,2 @@
+// Package journal stores opaque records in one file.
+package journal

@@ -1,0 +1,115 @@
+package journal
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// MaxSnapshot is the largest Blob of a Snapshot, in bytes.
+const MaxSnapshot = 256 << 20
+
+// Snapshot is the state that the owner of the journal folded from all records up to Seq, so that a later replay can start
+// there. The journal does not understand the Blob; Version is the owner's, for its format.
+type Snapshot struct {
+	Seq     uint64
+	Hash    Hash // of record Seq
+	Version int  // 0 to 2^32-1
+	Blob    []byte
+}
+
+// A stored snapshot is version (4 bytes, big-endian), Hash, digest, Blob; its key is that of Seq.
+const snapshotHeader = 4 + 2*sha256.Size
+
+// digest covers all of a snapshot, so that damage is seen.
+func (s Snapshot) digest() (d Hash) {
+	sum := sha256.New()
+	sum.Write(key(s.Seq))
+	sum.Write(binary.BigEndian.AppendUint32(nil, uint32(s.Version)))
+	sum.Write(s.Hash[:])
+	sum.Write(s.Blob)
+	sum.Sum(d[:0])
+	return d
+}
+
+func (s Snapshot) marshal() []byte {
+	digest := s.digest()
+	b := make([]byte, 0, snapshotHeader+len(s.Blob))
+	b = binary.BigEndian.AppendUint32(b, uint32(s.Version))
+	b = append(b, s.Hash[:]...)
+	b = append(b, digest[:]...)
+	return append(b, s.Blob...)
+}
+
+// unmarshalSnapshot copies what is stored.
+func unmarshalSnapshot(k, v []byte) (Snapshot, error) {
+	if len(v) < snapshotHeader {
+		return Snapshot{}, fmt.Errorf("%w: the snapshot at record %d is cut short", ErrDamaged, seqOf(k))
+	}
+	s := Snapshot{
+		Seq:     seqOf(k),
+		Version: int(binary.BigEndian.Uint32(v)),
+		Hash:    Hash(v[4:][:sha256.Size]),
+		Blob:    append([]byte(nil), v[snapshotHeader:]...),
+	}
+	if s.digest() != Hash(v[4+sha256.Size:][:sha256.Size]) {
+		return Snapshot{}, fmt.Errorf("%w: the snapshot at record %d does not match its digest", ErrDamaged, s.Seq)
+	}
+	return s, nil
+}
+
+// Snapshot returns the newest snapshot, and whether there is one. The caller owns it. A damaged one is ErrDamaged.
+func (s *store) Snapshot() (snapshot Snapshot, found bool, err error) {
+	err = s.view(func(tx *bbolt.Tx) (err error) {
+		k, v := tx.Bucket(snapshotBucket).Cursor().Last()
+		if found = k != nil; found {
+			snapshot, err = unmarshalSnapshot(k, v)
+		}
+		return err
+	})
+	if err != nil {
+		return Snapshot{}, false, about(s.path, err)
+	}
+	return snapshot, found, nil
+}
+
+// writeSnapshot stores s in place of older ones and prunes behind it; l is changed accordingly.
+func writeSnapshot(tx *bbolt.Tx, l *ledger, s *Snapshot, maxBytes int64) error {
+	if s.Seq < l.base.Seq || s.Seq > l.head.Seq {
+		return fmt.Errorf("%w: record %d is not one of %d to %d", ErrMismatch, s.Seq, l.base.Seq, l.head.Seq)
+	}
+	if err := isLink(tx, l.base, Head{Seq: s.Seq, Hash: s.Hash}); err != nil {
+		return err
+	}
+	b := tx.Bucket(snapshotBucket)
+	for k, _ := b.Cursor().First(); k != nil; k, _ = b.Cursor().First() {
+		if err := b.Delete(k); err != nil {
+			return err
+		}
+	}
+	if err := b.Put(key(s.Seq), s.marshal()); err != nil {
+		return err
+	}
+	return prune(tx, l, s.Seq, maxBytes)
+}
+
+// prune deletes the oldest segments that hold nothing after the given record, while more than maxBytes are retained.
+func prune(tx *bbolt.Tx, l *ledger, through uint64, maxBytes int64) error {
+	segments := tx.Bucket(segmentsBucket)
+	for len(l.segments) > 0 && l.bytes > maxBytes && l.last(0) <= through {
+		last := l.last(0)
+		hash, err := hashAt(tx, l.base, last)
+		if err != nil {
+			return err
+		}
+		if err := segments.DeleteBucket(key(l.segments[0].first)); err != nil {
+			return err
+		}
+		l.base = Head{Seq: last, Hash: hash}
+		l.bytes -= l.segments[0].bytes
+		l.segments = l.segments[1:]
+	}
+	return tx.Bucket(metaBucket).Put(baseKey, l.base.marshal())
+}
