@@ -1,0 +1,117 @@
+package procs
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// exitSeen serves the pidfd.
+func (p *process) exitSeen(uint32) {
+	if p.reap(); p.running {
+		p.t.reactor.arm(&p.exit, unix.EPOLLIN)
+	}
+}
+
+// reap takes the status of a process that has exited; otherwise it does
+// nothing. It is the only place that reaps. Called with mu held.
+func (p *process) reap() {
+	if !p.running {
+		return
+	}
+	status, rusage, exited := waitPidfd(p.pidfd, p.pid, p.ticks)
+	if !exited {
+		return
+	}
+	p.running = false
+	p.provenAt = ticksNow()
+	p.t.reactor.drop(&p.exit)
+	if p.stdin != nil {
+		p.stdin.end()
+	}
+	if !p.hasGroup() {
+		p.closePidfd()
+	}
+	p.observe(Exited{Handle: p.handle, Status: status, Rusage: rusage, At: now()})
+	for _, s := range p.streams {
+		if s != nil {
+			s.wake() // its end is probably there already
+		}
+	}
+}
+
+// waitPidfd reaps the child behind a pidfd without waiting. For a process
+// that is not our child, any more or at all, it finds out what it can.
+func waitPidfd(pidfd, pid int, ticks uint64) (s Status, ru Rusage, exited bool) {
+	var info childInfo
+	var usage unix.Rusage
+	_, err := ignoringEINTR(func() (int, error) {
+		return 0, unix.Waitid(unix.P_PIDFD, pidfd, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOHANG, &usage)
+	})
+	switch {
+	case err == unix.ECHILD:
+		s, exited = strangersStatus(pidfd, pid, ticks)
+		return s, Rusage{}, exited
+	case err != nil || info.child.pid == 0:
+		return Status{}, Rusage{}, false
+	}
+	return info.status(), rusageOf(&usage), true
+}
+
+// childInfo is siginfo_t as waitid(2) fills it.
+type childInfo struct {
+	signo, errno, code int32
+	child              struct {
+		_      [0]uintptr // a union that holds pointers, so it is aligned like one
+		pid    int32
+		uid    uint32
+		status int32
+	}
+	_ [104]byte // siginfo_t has 128 bytes
+}
+
+func (i *childInfo) status() Status {
+	const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED
+	if i.code == exited {
+		return Status{Known: true, Code: int(i.child.status)}
+	}
+	return Status{Known: true, Signal: unix.Signal(i.child.status), CoreDumped: i.code == dumped}
+}
+
+func rusageOf(u *unix.Rusage) Rusage {
+	return Rusage{UserUS: u.Utime.Nano() / 1000, SysUS: u.Stime.Nano() / 1000, MaxRSSKiB: int64(u.Maxrss)}
+}
+
+// strangersStatus is how a process that is not our child ended, if it has: by
+// what the kernel keeps behind a pidfd (Linux 6.15), else by the zombie.
+func strangersStatus(pidfd, pid int, ticks uint64) (s Status, exited bool) {
+	if !readable(pidfd) {
+		return Status{}, false
+	}
+	if word, ok := exitWordOfPidfd(pidfd); ok {
+		return statusFromWait(word), true
+	}
+	if st, err := readStat(pid); err == nil && st.ticks == ticks && st.state == 'Z' {
+		return statusFromWait(st.exitWord), true
+	}
+	// Reaped between the two questions: ask the first again.
+	if word, ok := exitWordOfPidfd(pidfd); ok {
+		return statusFromWait(word), true
+	}
+	return Status{}, true
+}
+
+// readable says that the process behind a pidfd has exited.
+func readable(pidfd int) bool {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := ignoringEINTR(func() (int, error) { return unix.Poll(fds, 0) })
+	return n == 1 && err == nil
+}
+
+// exitWordOfPidfd asks with PIDFD_GET_INFO for the status of a process that
+// was reaped, by whomever.
+func exitWordOfPidfd(pidfd int) (word int, ok bool) {
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(pidfd), unix.PIDFD_GET_INFO, uintptr(unsafe.Pointer(&info)))
+	return int(info.Exit_code), errno == 0 && info.Mask&unix.PIDFD_INFO_EXIT != 0
+}
