@@ -1,0 +1,304 @@
+// Package engine runs an agent: one loop owns the registry, and everything
+// that changes it goes through that loop as
+//
+//	decide -> append -> apply -> perform -> reply
+//
+// Requests come in through Backend, observations from the processes; both are
+// steps of a turn, and one turn is one commit of the journal. Nothing is
+// performed, published or answered before its records are durable, and nothing
+// that may wait is done inside the loop but that commit. Reading verbs never
+// enter it: they use the rows published after each commit, and the rings.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"supervisor/journal"
+	"supervisor/procs"
+	"supervisor/statemachine"
+)
+
+// Config is what an engine is told. Sizes are bytes.
+type Config struct {
+	StateDir        string // holds journal.db and the lock
+	RuntimeDir      string // holds the rings
+	MaxProcs        int
+	Retain          time.Duration // of ended records
+	RingBytes       int64         // per stream
+	TailBytes       int           // of each stream, kept in the journal
+	JournalMaxBytes int64
+	JournalSync     journal.SyncMode
+	SetAsideDamaged bool // start a new journal instead of refusing a damaged one
+	Version         string
+	ImageSHA256     string
+	Log             *slog.Logger
+}
+
+// Engine is a running agent without its fronts. It implements wire.Backend.
+type Engine struct {
+	cfg     Config
+	limits  statemachine.Limits
+	boot    statemachine.Boot
+	born    statemachine.Instant
+	environ []string // what children inherit
+	lock    *os.File
+	journal *journal.Journal
+	table   *procs.Table
+
+	inbox    chan step     // requests; a full one holds the connection back
+	observed observations  // never full
+	verbs    coalescer     // verbs that changed nothing
+	view     view          // what readers see
+	loud     broadcast     // a record that journal_read should wake for
+	health   atomic.Int32  // of the journal, see journalHealth
+	oom      *oomWatch     // of the loop
+	setAside string        // name of a journal that was put aside at this start
+	stop     chan string   // reason of an orderly stop
+	stopped  chan struct{} // closed when the loop has ended
+
+	// owned by the loop
+	registry    *statemachine.Registry
+	encoder     statemachine.Encoder
+	pending     [][]byte         // records applied and not yet durable
+	unjournaled map[string]bool  // handles whose newest record is among them
+	followUps   []step           // for the next turn, from effects performed in this one
+	starting    map[string]*call // starts handed to the table
+	snapshots   snapshotPolicy
+}
+
+// inboxSize bounds the requests that wait for a turn.
+const inboxSize = 256
+
+// Open takes the state directory's lock, replays its journal, finds the
+// processes of an earlier life again, and starts the loop. Errors of the
+// journal package come through unchanged.
+func Open(cfg Config) (*Engine, error) {
+	e := &Engine{
+		cfg:      cfg,
+		limits:   statemachine.Limits{MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain)},
+		environ:  childEnviron(os.Environ()),
+		inbox:    make(chan step, inboxSize),
+		stop:     make(chan string, 1),
+		stopped:  make(chan struct{}),
+		starting: map[string]*call{}, unjournaled: map[string]bool{},
+	}
+	e.observed.init()
+	e.verbs.init()
+	e.view.init()
+	e.loud.init()
+	if err := e.open(); err != nil {
+		e.release()
+		return nil, err
+	}
+	go e.run()
+	return e, nil
+}
+
+// open acquires everything; release gives back what it got, also half-way.
+func (e *Engine) open() error {
+	var err error
+	if e.boot, err = bootID(); err != nil {
+		return err
+	}
+	e.born = e.now()
+	e.oom = newOOMWatch()
+	for _, dir := range []string{e.cfg.StateDir, e.cfg.RuntimeDir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if e.lock, err = journal.Lock(filepath.Join(e.cfg.StateDir, "lock")); err != nil {
+		return err
+	}
+	if err := e.openJournal(); err != nil {
+		return err
+	}
+	e.table, err = procs.New(procs.Options{
+		Dir:       filepath.Join(e.cfg.RuntimeDir, "rings"),
+		RingBytes: e.cfg.RingBytes,
+		TailBytes: e.cfg.TailBytes,
+		Observe:   e.observed.add,
+		Log:       e.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	return e.recover()
+}
+
+func (e *Engine) openJournal() error {
+	path := filepath.Join(e.cfg.StateDir, "journal.db")
+	opts := journal.Options{Sync: e.cfg.JournalSync, MaxBytes: e.cfg.JournalMaxBytes}
+	j, err := journal.Open(path, opts)
+	damaged := errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrForeign) || errors.Is(err, journal.ErrNewer)
+	if damaged && e.cfg.SetAsideDamaged {
+		e.cfg.Log.Error("journal put aside", "error", err)
+		if e.setAside, err = journal.SetAside(path, time.Now()); err != nil {
+			return err
+		}
+		j, err = journal.Open(path, opts)
+	}
+	e.journal = j
+	return err
+}
+
+func (e *Engine) release() {
+	if e.oom != nil {
+		e.oom.close()
+	}
+	if e.table != nil {
+		e.logError("closing the processes' table", e.table.Close())
+	}
+	if e.journal != nil {
+		e.logError("closing the journal", e.journal.Close())
+	}
+	if e.lock != nil {
+		e.logError("releasing the lock", e.lock.Close())
+	}
+}
+
+func (e *Engine) logError(what string, err error) {
+	if err != nil {
+		e.cfg.Log.Error(what, "error", err)
+	}
+}
+
+// Close ends the agent in order: what was asked is finished or refused, the
+// journal gets a snapshot and agent.stopped, and the processes live on.
+func (e *Engine) Close(ctx context.Context, reason string) error {
+	select {
+	case e.stop <- reason:
+	default: // somebody else's reason was first
+	}
+	select {
+	case <-e.stopped:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("engine did not stop: %w", ctx.Err())
+	}
+}
+
+// run is the loop. It ends when Close is called.
+func (e *Engine) run() {
+	defer close(e.stopped)
+	defer e.release()
+	for {
+		steps, reason := e.gather()
+		e.turn(steps)
+		e.snapshotIfDue()
+		if reason != "" {
+			e.finish(reason)
+			return
+		}
+	}
+}
+
+// gather waits until there is something to do and takes all of it, up to an
+// inbox full: that is one turn.
+func (e *Engine) gather() (steps []step, stopReason string) {
+	steps, e.followUps = e.followUps, nil
+	if len(steps) == 0 {
+		steps, stopReason = e.await()
+	}
+	for len(steps) < inboxSize {
+		select {
+		case s := <-e.inbox:
+			steps = append(steps, s)
+			continue
+		default:
+		}
+		break
+	}
+	steps = append(e.observations(), steps...)
+	return append(steps, e.due()...), stopReason
+}
+
+// await blocks until a request, an observation, the next due time or a stop.
+func (e *Engine) await() (steps []step, stopReason string) {
+	timer := time.NewTimer(e.untilDue())
+	defer timer.Stop()
+	select {
+	case s := <-e.inbox:
+		steps = append(steps, s)
+	case <-e.observed.ready:
+	case <-e.verbs.ready:
+	case <-timer.C:
+	case stopReason = <-e.stop:
+	}
+	return steps, stopReason
+}
+
+// forever is how long a loop waits that waits for no particular time.
+const forever = 24 * time.Hour
+
+// untilDue is how long nothing will be due.
+func (e *Engine) untilDue() time.Duration {
+	wait := forever
+	if ns, ok := e.registry.NextTick(e.limits, e.now()); ok {
+		wait = min(wait, time.Duration(ns))
+	}
+	if at, ok := e.verbs.next(); ok {
+		wait = min(wait, max(time.Until(at), 0))
+	}
+	if len(e.pending) > 0 && e.journal.Err() == nil {
+		wait = min(wait, retryFull)
+	}
+	return wait
+}
+
+// due gives the steps whose time has come.
+func (e *Engine) due() []step {
+	var steps []step
+	now := e.now()
+	if ns, ok := e.registry.NextTick(e.limits, now); ok && ns == 0 {
+		steps = append(steps, step{at: now, command: statemachine.Tick{}})
+	}
+	return append(steps, e.verbSteps(e.verbs.due(time.Now()))...)
+}
+
+// startGrace is how long a stop waits for starts that are under way: a process
+// whose start is not recorded would be nobody's.
+const startGrace = 2 * time.Second
+
+// finish writes the last records of this life.
+func (e *Engine) finish(reason string) {
+	e.refuseWaiting()
+	e.finishStarts()
+	e.turn(e.verbSteps(e.verbs.all()))
+	e.snapshot()
+	e.turn([]step{e.note("", &statemachine.AgentStopped{Reason: reason})})
+}
+
+// refuseWaiting answers the requests that no turn took.
+func (e *Engine) refuseWaiting() {
+	for {
+		select {
+		case s := <-e.inbox:
+			e.verbs.add(s.call.caller, s.call.handle, errShuttingDown)
+			s.call.settle(errShuttingDown)
+		default:
+			return
+		}
+	}
+}
+
+// finishStarts waits for the outcomes of starts that were performed.
+func (e *Engine) finishStarts() {
+	timeout := time.After(startGrace)
+	for len(e.starting) > 0 {
+		select {
+		case <-e.observed.ready:
+			e.turn(e.observations())
+		case <-timeout:
+			e.cfg.Log.Error("stopping with starts under way", "count", len(e.starting))
+			return
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"supervisor/statemachine"
+	"supervisor/wire"
+)
+
+// journalHealth is what agent_info says of the journal.
+type journalHealth = int32
+
+const (
+	journalOK journalHealth = iota
+	journalFull
+	journalFailed
+)
+
+func (e *Engine) setHealth(h journalHealth) {
+	if old := e.health.Swap(h); old != h {
+		e.cfg.Log.Warn("journal", "was", healthNames[old], "is", healthNames[h])
+	}
+}
+
+var healthNames = [...]string{journalOK: "ok", journalFull: "full", journalFailed: "failed"}
+
+// journalState is the word for agent_info.
+func (e *Engine) journalState() string {
+	h := e.health.Load()
+	if h == journalOK && e.setAside != "" {
+		return "set-aside"
+	}
+	return healthNames[h]
+}
+
+// withoutJournal refuses what must not be done while nothing can be recorded.
+// Signals, and what observes, go on: processes can still be ended.
+func (e *Engine) withoutJournal(c statemachine.Command) error {
+	if len(e.pending) == 0 || e.health.Load() == journalOK {
+		return nil
+	}
+	switch c.(type) {
+	case statemachine.Start, statemachine.Write, statemachine.Resize:
+		return wire.Errorf(wire.CodeJournalFailed, "the journal cannot record anything: its state is %s", e.journalState())
+	}
+	return nil
+}

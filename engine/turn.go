@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"supervisor/journal"
+	"supervisor/statemachine"
+	"supervisor/wire"
+)
+
+// step is one thing for a turn to decide.
+type step struct {
+	at      statemachine.Instant // zero: the turn's own time
+	command statemachine.Command // nil: nothing but the call's outcome
+	call    *call                // who waits for it, or nil
+	final   bool                 // the call's outcome is known: its verb is journaled with this step
+}
+
+// call is a request that changes something, from its submission until it is
+// settled. The loop owns it until then, the caller afterwards.
+type call struct {
+	caller wire.Caller
+	handle string
+	done   chan struct{} // closed when settled
+	err    error         // the outcome
+
+	spawn       func() // hands a start to the processes' table
+	write       func() // hands bytes to a stdin
+	pid         int    // of a start
+	written     int    // of a write
+	unjournaled bool   // done although the journal could not take it
+}
+
+// settle gives the outcome to whoever waits. Only the first one counts.
+func (c *call) settle(err error) {
+	if c == nil {
+		return
+	}
+	select {
+	case <-c.done:
+	default:
+		c.err = err
+		close(c.done)
+	}
+}
+
+// outcome is a turn in the making.
+type outcome struct {
+	records []*statemachine.Record
+	effects []effectOf
+	settled []settlement
+	touched map[string]bool // handles whose row changed
+}
+
+type effectOf struct {
+	call   *call
+	effect statemachine.Effect
+}
+
+type settlement struct {
+	call *call
+	err  error
+}
+
+// turn decides all steps, commits what follows from them at once, and only
+// then performs, publishes and replies. It alone decides, applies and appends.
+func (e *Engine) turn(steps []step) {
+	_ = e.commit() // what an earlier turn could not write goes first
+	out := &outcome{touched: map[string]bool{}}
+	now := e.now()
+	for _, s := range steps {
+		if s.at == (statemachine.Instant{}) {
+			s.at = now
+		}
+		e.decide(out, s)
+	}
+	err := e.commit()
+	e.publish(out, err)
+	for _, f := range out.effects {
+		e.perform(f, err)
+	}
+	for _, s := range out.settled {
+		e.settle(s, err)
+	}
+}
+
+// decide takes one step. Later steps of the turn see what it changed.
+func (e *Engine) decide(out *outcome, s step) {
+	d := e.registry.Decide(e.limits, s.at, s.command)
+	if errors.Is(d.Err, statemachine.ErrRegistryFull) {
+		// Room may have come about that nobody has told of yet.
+		e.table.Sweep()
+		for _, o := range e.observations() {
+			e.decide(out, o)
+		}
+		d = e.registry.Decide(e.limits, s.at, s.command)
+	}
+	if d.Err != nil {
+		e.refuse(out, s.call, rejection(d.Err))
+		return
+	}
+	if err := e.withoutJournal(s.command); err != nil {
+		e.refuse(out, s.call, err)
+		return
+	}
+	for _, ev := range d.Events {
+		e.apply(out, s.at, ev)
+	}
+	for _, f := range d.Effects {
+		out.effects = append(out.effects, effectOf{s.call, f})
+	}
+	if s.final {
+		e.apply(out, s.at, e.verb(s.call))
+		out.settled = append(out.settled, settlement{s.call, s.call.err})
+	}
+}
+
+// refuse answers a request that changes nothing, after the turn: what it was
+// refused for may still be on its way to the journal.
+func (e *Engine) refuse(out *outcome, c *call, err error) {
+	if c == nil {
+		return
+	}
+	e.verbs.add(c.caller, c.handle, err)
+	out.settled = append(out.settled, settlement{c, err})
+}
+
+// apply makes the next record, folds it in, and queues it for the commit.
+func (e *Engine) apply(out *outcome, at statemachine.Instant, ev statemachine.HandleEvent) {
+	rec := &statemachine.Record{
+		Seq:    e.registry.Seq() + 1,
+		Stamp:  statemachine.Stamp{Instant: at},
+		Handle: ev.Handle,
+		Event:  ev.Event,
+	}
+	if err := e.registry.Apply(rec); err != nil {
+		panic(fmt.Sprintf("decided what cannot be applied: %v", err))
+	}
+	payload := e.encoder.Encode(rec)
+	e.pending = append(e.pending, payload)
+	e.snapshots.grown += int64(len(payload))
+	out.records = append(out.records, rec)
+	if rec.Event.Kind() != statemachine.KindVerb && rec.Handle != "" {
+		out.touched[rec.Handle] = true
+	}
+}
+
+// verb is the record of a call whose outcome is known.
+func (e *Engine) verb(c *call) statemachine.HandleEvent {
+	return statemachine.HandleEvent{Handle: c.handle, Event: verbEvent(c.caller, c.err, time.Now())}
+}
+
+// commit makes the pending records durable. What it cannot write stays
+// pending, and goes first when there is room again.
+func (e *Engine) commit() error {
+	if len(e.pending) == 0 {
+		return nil
+	}
+	_, err := e.journal.Append(e.pending...)
+	switch {
+	case err == nil:
+		clear(e.pending)
+		e.pending = e.pending[:0]
+		e.setHealth(journalOK)
+	case errors.Is(err, journal.ErrFull):
+		e.setHealth(journalFull)
+	default:
+		e.setHealth(journalFailed)
+	}
+	return err
+}
+
+// settle replies. A call that was carried out although its record is not
+// durable says so; perform has refused those that were not.
+func (e *Engine) settle(s settlement, commitErr error) {
+	if commitErr != nil && s.err == nil {
+		s.call.unjournaled = true
+	}
+	s.call.settle(s.err)
+}
+
+// retryFull is how often a full disk is tried again without other cause.
+const retryFull = time.Second

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"supervisor/statemachine"
+	"supervisor/wire"
+)
+
+// view is what readers see: one immutable row a process, replaced after each
+// commit that changed it.
+type view struct {
+	mu   sync.RWMutex
+	rows map[string]*row
+}
+
+// row is a process as of the last commit about it.
+type row struct {
+	order    uint64 // of starts
+	proc     wire.Proc
+	output   statemachine.Drained // what the journal knows of the streams
+	replaced chan struct{}        // closed when this row is no longer the newest
+}
+
+func (v *view) init() { v.rows = map[string]*row{} }
+
+// get returns the newest row, or nil.
+func (v *view) get(handle string) *row {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.rows[handle]
+}
+
+// set replaces a row; nil removes it.
+func (v *view) set(handle string, next *row) {
+	v.mu.Lock()
+	old := v.rows[handle]
+	if next == nil {
+		delete(v.rows, handle)
+	} else {
+		v.rows[handle] = next
+	}
+	v.mu.Unlock()
+	if old != nil {
+		close(old.replaced)
+	}
+}
+
+// len is the number of rows.
+func (v *view) len() int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return len(v.rows)
+}
+
+// all returns the rows in the order of their starts.
+func (v *view) all() []*row {
+	v.mu.RLock()
+	rows := make([]*row, 0, len(v.rows))
+	for _, r := range v.rows {
+		rows = append(rows, r)
+	}
+	v.mu.RUnlock()
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.order, b.order) })
+	return rows
+}
+
+// publish shows readers what a turn changed. A start that is not known to have
+// succeeded has no row yet.
+func (e *Engine) publish(out *outcome, commitErr error) {
+	if commitErr != nil {
+		for handle := range out.touched {
+			e.unjournaled[handle] = true
+		}
+	} else {
+		for handle := range e.unjournaled {
+			out.touched[handle] = true
+		}
+		clear(e.unjournaled)
+	}
+	for handle := range out.touched {
+		e.view.set(handle, e.row(handle))
+	}
+	if commitErr == nil && slices.ContainsFunc(out.records, wakesReaders) {
+		e.loud.wake()
+	}
+}
+
+// row builds the row of a process, nil where it has none.
+func (e *Engine) row(handle string) *row {
+	p := e.registry.Get(handle)
+	if p == nil || p.State == statemachine.StateRequested {
+		return nil
+	}
+	return &row{
+		order: p.RequestedSeq, proc: procRow(p, e.unjournaled[handle]), output: p.Output,
+		replaced: make(chan struct{}),
+	}
+}
+
+// procRow is a process as proc_list shows it, less the stream lengths, which
+// grow without a record.
+func procRow(p *statemachine.Process, unjournaled bool) wire.Proc {
+	r := wire.Proc{
+		Handle: p.Handle, PID: p.Started.PID, Cmd: p.Spec.Cmd, PTY: p.Spec.PTY, Session: p.Spec.Session,
+		StartedAt: p.StartedAt.Wall / 1e9, Running: p.State.Alive(),
+		Drained: p.State == statemachine.StateClosed || p.State == statemachine.StateDrained,
+	}
+	if p.State.Ended() {
+		r.ExitCode, r.Signal, r.TimedOut = p.Exit.ExitCode, p.Exit.Signal, p.Exit.TimedOut
+		r.ExitedAt, r.Reason = p.ExitedAt.Wall/1e9, string(p.Exit.Reason)
+		usage := wire.Rusage(p.Exit.Rusage)
+		r.Rusage = &usage
+		r.Unjournaled = unjournaled
+	}
+	return r
+}
+
+// wakesReaders tells whether a journal_read that waits should be woken for a
+// record. Those of the journal's own verbs must not: a reader would wake
+// itself for ever.
+func wakesReaders(r *statemachine.Record) bool {
+	v, ok := r.Event.(*statemachine.Verb)
+	return !ok || v.Op != opJournalRead && v.Op != opJournalInfo
+}
+
+const (
+	opJournalRead = "journal_read"
+	opJournalInfo = "journal_info"
+)
+
+// broadcast wakes all that wait at once.
+type broadcast struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func (b *broadcast) init() { b.ch = make(chan struct{}) }
+
+// next is closed at the next wake.
+func (b *broadcast) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ch
+}
+
+func (b *broadcast) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.ch)
+	b.ch = make(chan struct{})
+}
