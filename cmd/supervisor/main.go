@@ -1,0 +1,78 @@
+// Command supervisor is the agent that runs in the guest.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+)
+
+// version is set when the binary is linked.
+var version = "dev"
+
+// Exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+const usage = `supervisor runs processes for others, and remembers what happened to them.
+
+Usage:
+  supervisor serve [flags]   run the agent
+  supervisor --version       print the version
+`
+
+func main() {
+	err := Run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
+	if err == nil {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "supervisor: %s\n", err)
+	if errors.As(err, new(usageError)) {
+		os.Exit(exitUsage)
+	}
+	os.Exit(exitFailed)
+}
+
+// usageError is a command line that cannot be meant.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
+
+// Run is the program, less the process around it.
+func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		return usagef("a command is missing: serve, or --help")
+	}
+	switch args[0] {
+	case "--version":
+		_, err := fmt.Fprintf(stdout, "supervisor %s\n", version)
+		return err
+	case "--help", "-h", "help":
+		_, err := io.WriteString(stdout, usage)
+		return err
+	case "serve":
+		return runServe(ctx, args[1:], environ, stdout, stderr)
+	}
+	return usagef("unknown command %q", args[0])
+}
+
+// runServe reads the flags and serves. Help is no error.
+func runServe(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	o, flags, err := parseServe(args, environ)
+	if errors.Is(err, pflag.ErrHelp) {
+		_, err = fmt.Fprintf(stdout, "Usage:\n  supervisor serve [flags]\n\nFlags:\n%s", flags.FlagUsages())
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return serve(ctx, o, stderr)
+}
