@@ -24,6 +24,12 @@ func newCall(c wire.Caller, handle string) *call {
 // request still runs its course.
 func (e *Engine) do(ctx context.Context, c *call, cmd statemachine.Command) error {
 	select {
+	case <-e.quiesced:
+		e.verbs.add(c.caller, c.handle, errShuttingDown)
+		return errShuttingDown
+	default:
+	}
+	select {
 	case e.inbox <- step{command: cmd, call: c}:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -175,7 +181,7 @@ func (e *Engine) Wait(ctx context.Context, r wire.WaitRequest) (wire.WaitReply, 
 			return wire.WaitReply{Exit: wire.Exit{Running: true, TimedOut: true}}, nil
 		case <-ctx.Done():
 			return wire.WaitReply{}, ctx.Err()
-		case <-e.stopped:
+		case <-e.quiesced:
 			return wire.WaitReply{}, errShuttingDown
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,8 @@ type Engine struct {
 	health   atomic.Int32  // of the journal, see journalHealth
 	oom      *oomWatch     // of the loop
 	setAside string        // name of a journal that was put aside at this start
+	quiesced chan struct{} // closed when nothing new is taken and waits end
+	quiesce  sync.Once
 	stop     chan string   // reason of an orderly stop
 	stopped  chan struct{} // closed when the loop has ended
 
@@ -85,6 +88,7 @@ func Open(cfg Config) (*Engine, error) {
 		limits:   statemachine.Limits{MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain)},
 		environ:  childEnviron(os.Environ()),
 		inbox:    make(chan step, inboxSize),
+		quiesced: make(chan struct{}),
 		stop:     make(chan string, 1),
 		stopped:  make(chan struct{}),
 		starting: map[string]*call{}, unjournaled: map[string]bool{},
@@ -170,9 +174,14 @@ func (e *Engine) logError(what string, err error) {
 	}
 }
 
+// Quiesce makes every verb that waits, and every later one that would change
+// something, answer that the agent is shutting down. What was begun goes on.
+func (e *Engine) Quiesce() { e.quiesce.Do(func() { close(e.quiesced) }) }
+
 // Close ends the agent in order: what was asked is finished or refused, the
 // journal gets a snapshot and agent.stopped, and the processes live on.
 func (e *Engine) Close(ctx context.Context, reason string) error {
+	e.Quiesce()
 	select {
 	case e.stop <- reason:
 	default: // somebody else's reason was first

@@ -38,7 +38,7 @@ func (e *Engine) JournalRead(ctx context.Context, r wire.JournalReadRequest) (wi
 			timeout = nil
 		case <-ctx.Done():
 			return wire.JournalReadReply{}, ctx.Err()
-		case <-e.stopped:
+		case <-e.quiesced:
 			return wire.JournalReadReply{}, errShuttingDown
 		}
 	}

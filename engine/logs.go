@@ -87,7 +87,7 @@ func (e *Engine) Logs(ctx context.Context, r wire.LogsRequest, reply *wire.LogsR
 			timeout = nil
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-e.stopped:
+		case <-e.quiesced:
 			return errShuttingDown
 		}
 	}

@@ -235,4 +235,3 @@ func (p *peer) wantsEnd() {
 		p.t.Fatalf("got %q, %v; want the end", line, err)
 	}
 }
-

@@ -55,7 +55,8 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 func shutDown(server *wire.Server, served chan struct{}, listeners []*wire.Listener, e *engine.Engine, reason string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	// What is cut off here is a peer that does not read, or a wait.
+	e.Quiesce()
+	// What is cut off here is a peer that does not read.
 	_ = server.Shutdown(ctx)
 	<-served
 	for _, l := range listeners {
