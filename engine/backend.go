@@ -51,7 +51,7 @@ func (e *Engine) Start(ctx context.Context, caller wire.Caller, r wire.StartRequ
 	c := newCall(caller, newHandle())
 	spec := e.processSpec(r)
 	c.spawn = func() { e.table.Start(c.handle, spec) }
-	err := e.do(ctx, c, statemachine.Start{Handle: c.handle, Spec: journalSpec(r)})
+	err := e.do(ctx, c, statemachine.Start{Handle: c.handle, Spec: e.journalSpec(r)})
 	if err != nil {
 		return wire.StartReply{}, err
 	}
@@ -139,7 +139,7 @@ func (e *Engine) Info() wire.InfoReply {
 	return wire.InfoReply{
 		AgentVersion: e.cfg.Version,
 		ImageSHA256:  e.cfg.ImageSHA256,
-		Caps:         []string{"proc", "resize", "follow", "journal", "ids"},
+		Caps:         []string{"proc", "resize", "follow", "journal", "ids", "idempotency"},
 		PID:          os.Getpid(),
 		UptimeSec:    (e.now().Mono - e.born.Mono) / int64(time.Second),
 		ProcCount:    e.view.len(),

@@ -34,10 +34,10 @@ func (e *Engine) perform(f effectOf, commitErr error) {
 // performSpawn starts a process, or, without its durable intent, does not.
 func (e *Engine) performSpawn(c *call, commitErr error) {
 	if commitErr == nil {
-		e.starting[c.handle] = c
 		c.spawn()
 		return
 	}
+	delete(e.starting, c.handle)
 	c.err = journalError(commitErr)
 	e.followUp(step{
 		command: statemachine.SpawnFailed{Handle: c.handle, Error: c.err.Error()},
@@ -85,6 +85,8 @@ func rejection(err error) error {
 		code = wire.CodeNotAPTY
 	case errors.Is(err, statemachine.ErrStdinClosed):
 		code = wire.CodeStdinClosed
+	case errors.Is(err, statemachine.ErrKeyInUse):
+		code = wire.CodeBadRequest
 	}
 	return wire.Errorf(code, "%s", err)
 }

@@ -49,6 +49,7 @@ type Engine struct {
 	boot    statemachine.Boot
 	born    statemachine.Instant
 	environ []string // what children inherit
+	keyed   keyedHash
 	lock    *os.File
 	journal *journal.Journal
 	table   *procs.Table
@@ -119,6 +120,9 @@ func (e *Engine) open() error {
 		}
 	}
 	if e.lock, err = journal.Lock(filepath.Join(e.cfg.StateDir, "lock")); err != nil {
+		return err
+	}
+	if e.keyed, err = loadKey(filepath.Join(e.cfg.StateDir, "key")); err != nil {
 		return err
 	}
 	if err := e.openJournal(); err != nil {

@@ -70,10 +70,12 @@ func (e *Engine) processSpec(r wire.StartRequest) procs.Spec {
 }
 
 // journalSpec is a request as the journal keeps it.
-func journalSpec(r wire.StartRequest) statemachine.Spec {
+func (e *Engine) journalSpec(r wire.StartRequest) statemachine.Spec {
+	idem, args := e.keyed.start(r)
 	return statemachine.Spec{
 		Cmd: r.Cmd, Cwd: cwd(r), EnvNames: envNames(r.Env),
 		PTY: r.PTY, Cols: cols(r), Rows: rows(r), TimeoutMS: r.TimeoutMS, StdinNull: r.Stdin == stdinNull,
+		Idem: idem, IdemArgs: args,
 	}
 }
 

@@ -26,11 +26,12 @@ type call struct {
 	done   chan struct{} // closed when settled
 	err    error         // the outcome
 
-	spawn       func() // hands a start to the processes' table
-	write       func() // hands bytes to a stdin
-	pid         int    // of a start
-	written     int    // of a write
-	unjournaled bool   // done although the journal could not take it
+	spawn       func()  // hands a start to the processes' table
+	write       func()  // hands bytes to a stdin
+	pid         int     // of a start
+	same        []*call // starts with the same idempotency key, which wait for this one
+	written     int     // of a write
+	unjournaled bool    // done although the journal could not take it
 }
 
 // settle gives the outcome to whoever waits. Only the first one counts.
@@ -108,7 +109,14 @@ func (e *Engine) decide(out *outcome, s step) {
 	for _, ev := range d.Events {
 		e.apply(out, s.at, ev)
 	}
+	if d.Same != nil {
+		e.join(out, s.call, d.Same)
+		return
+	}
 	for _, f := range d.Effects {
+		if spawn, ok := f.(statemachine.Spawn); ok {
+			e.starting[spawn.Handle] = s.call
+		}
 		out.effects = append(out.effects, effectOf{s.call, f})
 	}
 	if s.final {
@@ -178,7 +186,24 @@ func (e *Engine) settle(s settlement, commitErr error) {
 	if commitErr != nil && s.err == nil {
 		s.call.unjournaled = true
 	}
+	for _, c := range s.call.same {
+		c.pid = s.call.pid
+		e.verbs.add(c.caller, c.handle, s.err)
+		c.settle(s.err)
+	}
 	s.call.settle(s.err)
+}
+
+// join makes a start the same as an earlier one: it changes nothing, and its
+// outcome is the other's.
+func (e *Engine) join(out *outcome, c *call, k *statemachine.Key) {
+	c.handle, c.pid = k.Handle, k.PID
+	if first := e.starting[k.Handle]; first != nil {
+		first.same = append(first.same, c)
+		return
+	}
+	e.verbs.add(c.caller, c.handle, nil)
+	out.settled = append(out.settled, settlement{c, nil})
 }
 
 // retryFull is how often a full disk is tried again without other cause.

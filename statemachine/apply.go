@@ -30,7 +30,7 @@ func (r *Registry) change(rec *Record) error {
 		state = p.State
 	}
 	to := next(state, rec.Event.Kind())
-	if to == never {
+	if to == never || rec.Handle == "" {
 		return &TransitionError{Seq: rec.Seq, Handle: rec.Handle, State: state, Kind: rec.Event.Kind()}
 	}
 	if p == nil {
@@ -39,6 +39,7 @@ func (r *Registry) change(rec *Record) error {
 	}
 	p.State = to
 	p.note(rec)
+	r.noteKey(p, rec)
 	r.index(p)
 	return nil
 }

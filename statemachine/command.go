@@ -69,7 +69,7 @@ type Sized struct {
 type Ended struct {
 	Handle     string
 	Known      bool // false: there was an exit, its status cannot be had
-	Code       int
+	Code       int  // 128 more than Signal where there is one, whatever is told
 	Signal     int
 	CoreDumped bool
 	OOM        bool // the kernel says that it killed for want of memory

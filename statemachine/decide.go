@@ -10,6 +10,7 @@ var (
 	ErrNotAPTY       = errors.New("process has no terminal")
 	ErrStdinClosed   = errors.New("stdin is closed")
 	ErrHandleInUse   = errors.New("handle in use")
+	ErrKeyInUse      = errors.New("idempotency key was used with other arguments")
 )
 
 // Limits are what the machine's owner allows.
@@ -25,6 +26,7 @@ type Decision struct {
 	Events  []HandleEvent
 	Effects []Effect
 	Err     error
+	Same    *Key // of an earlier start that a start is the same as: nothing follows
 }
 
 // HandleEvent is an event about a process, or about none with Handle "".
@@ -72,7 +74,7 @@ const sigkill = 9
 func (r *Registry) Decide(l Limits, now Instant, c Command) Decision {
 	switch c := c.(type) {
 	case Start:
-		return r.decideStart(l, c)
+		return r.decideStart(l, now, c)
 	case Signal:
 		return r.decideSignal(c)
 	case Kill:
@@ -127,9 +129,12 @@ func (r *Registry) fact(handle string, events ...Event) Decision {
 	return d
 }
 
-func (r *Registry) decideStart(l Limits, c Start) Decision {
-	if r.processes[c.Handle] != nil {
+func (r *Registry) decideStart(l Limits, now Instant, c Start) Decision {
+	if c.Handle == "" || r.processes[c.Handle] != nil { // "" is that of no process
 		return reject(ErrHandleInUse)
+	}
+	if k, err := r.find(l, now, c.Spec); err != nil || k != nil {
+		return Decision{Err: err, Same: k}
 	}
 	var d Decision
 	if len(r.processes) >= l.MaxProcs {
@@ -238,6 +243,9 @@ func (r *Registry) decideEnded(c Ended) Decision {
 	e := &Exited{ExitCode: -1, TimedOut: p.DeadlineHit, Reason: ReasonLost, Rusage: c.Rusage}
 	if c.Known {
 		e.ExitCode, e.Signal, e.CoreDumped = c.Code, c.Signal, c.CoreDumped
+		if c.Signal != 0 {
+			e.ExitCode = 128 + c.Signal
+		}
 		e.Reason = p.reason(c)
 		e.TimedOut = e.Reason == ReasonTimeout
 	}

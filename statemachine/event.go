@@ -97,6 +97,8 @@ type Spec struct {
 	StdinNull bool
 	Session   string // public name of the agent front's session
 	ProcID    string // the agent front's name of the process
+	Idem      string // keyed hash of the idempotency key, "" for none
+	IdemArgs  string // keyed hash of the arguments, for comparing them
 }
 
 // Started is a process that exists. PID and StartTicks together name it on

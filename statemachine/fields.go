@@ -71,6 +71,8 @@ func (s *Spec) fields(v visitor) {
 	v.Bool("stdin_null", &s.StdinNull, optional)
 	v.String("session", &s.Session, always)
 	v.String("proc_id", &s.ProcID, always)
+	v.String("idem", &s.Idem, optional)
+	v.String("idem_args", &s.IdemArgs, optional)
 }
 
 func (e *Started) fields(v visitor) {

@@ -17,6 +17,9 @@ func (r *Registry) Check() error {
 			timed++
 		}
 	}
+	if err := r.checkKeys(); err != nil {
+		return err
+	}
 	return checkQueues(r, counts, timed)
 }
 

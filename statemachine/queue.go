@@ -1,5 +1,10 @@
 package statemachine
 
+import (
+	"cmp"
+	"slices"
+)
+
 // queue is a binary heap of processes, least key first. Each process knows its
 // place, so that taking it out costs as little as putting it in.
 type queue struct {
@@ -76,20 +81,29 @@ func (q *queue) down(i int) int {
 	}
 }
 
-// while returns the processes for which yes holds, in the order of the heap's
-// array; where yes is false for an entry, it must be for all greater keys.
+// while returns the processes for which yes holds, least key first and then by
+// their starts: the heap's own order depends on how it came about, and differs
+// after a snapshot. Where yes is false for an entry, it must be for all greater
+// keys.
 func (q *queue) while(yes func(key int64, p *Process) bool) []*Process {
-	var found []*Process
+	var found []entry
 	var visit func(i int)
 	visit = func(i int) {
 		if i < len(q.heap) && yes(q.heap[i].key, q.heap[i].p) {
-			found = append(found, q.heap[i].p)
+			found = append(found, q.heap[i])
 			visit(2*i + 1)
 			visit(2*i + 2)
 		}
 	}
 	visit(0)
-	return found
+	slices.SortFunc(found, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.p.RequestedSeq, b.p.RequestedSeq))
+	})
+	processes := make([]*Process, len(found))
+	for i, e := range found {
+		processes[i] = e.p
+	}
+	return processes
 }
 
 // upTo returns the processes whose key is not above limit.

@@ -11,14 +11,16 @@ type Registry struct {
 	seq       uint64
 	partial   bool
 	processes map[string]*Process
-	deadlines queue // alive with a deadline that has not run out, by its time
-	drained   queue // ended and drained, by the sequence of the exit
-	undrained queue // ended, a stream still open, likewise
+	keys      map[string]*Key // of starts, by name
+	forgotten []*Key          // those whose record was collected, oldest first
+	deadlines queue           // alive with a deadline that has not run out, by its time
+	drained   queue           // ended and drained, by the sequence of the exit
+	undrained queue           // ended, a stream still open, likewise
 }
 
 // NewRegistry returns the registry before the first record.
 func NewRegistry() *Registry {
-	r := &Registry{processes: map[string]*Process{}}
+	r := &Registry{processes: map[string]*Process{}, keys: map[string]*Key{}}
 	r.deadlines.slot = func(p *Process) *int { return &p.deadlineSlot }
 	r.drained.slot = func(p *Process) *int { return &p.drainedSlot }
 	r.undrained.slot = func(p *Process) *int { return &p.undrainedSlot }

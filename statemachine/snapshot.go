@@ -17,7 +17,7 @@ var ErrSnapshot = errors.New("not a snapshot of this version")
 // Equal registries give equal bytes.
 func (r *Registry) EncodeSnapshot() []byte {
 	p := newPacker()
-	s := registrySnapshot{version: SnapshotVersion, seq: r.seq, partial: r.partial, processes: r.Processes()}
+	s := registrySnapshot{version: SnapshotVersion, seq: r.seq, partial: r.partial, processes: r.Processes(), forgotten: r.forgotten}
 	p.Map(&s)
 	return bytes.Clone(p.buf.Bytes())
 }
@@ -38,6 +38,7 @@ func DecodeSnapshot(b []byte) (*Registry, error) {
 		r.processes[p.Handle] = p
 		r.index(p)
 	}
+	r.restoreKeys(s.processes, s.forgotten)
 	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
@@ -50,6 +51,7 @@ type registrySnapshot struct {
 	seq       uint64
 	partial   bool
 	processes processList
+	forgotten keyList
 }
 
 func (s *registrySnapshot) fields(v visitor) {
@@ -57,6 +59,7 @@ func (s *registrySnapshot) fields(v visitor) {
 	v.Uint64("seq", &s.seq, always)
 	v.Bool("partial", &s.partial, optional)
 	v.List("processes", &s.processes)
+	v.List("forgotten_keys", &s.forgotten)
 }
 
 type processList []*Process

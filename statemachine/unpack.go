@@ -11,11 +11,11 @@ import (
 // long. Every length is checked against the bytes that are left before it is
 // used, so hostile input costs no more than its own size.
 type unpacker struct {
-	rest   []byte // what was not read yet
-	left   uint64 // entries of the map at hand whose key was not read yet
-	key    []byte // key of the entry at hand; nil when its value was taken
-	used   bool   // a field was taken in this pass over the list
-	err    error  // the first one; nothing is read after it
+	rest   []byte      // what was not read yet
+	left   uint64      // entries of the map at hand whose key was not read yet
+	key    []byte      // key of the entry at hand; nil when its value was taken
+	used   bool        // a field was taken in this pass over the list
+	err    error       // the first one; nothing is read after it
 	recent [256]string // short strings read before, by a hash
 }
 
