@@ -1,0 +1,31 @@
+package client
+
+import "supervisor/wire"
+
+// The messages of the protocol, documented where they are defined.
+type (
+	Message            = wire.Message
+	StartRequest       = wire.StartRequest
+	StartReply         = wire.StartReply
+	Proc               = wire.Proc
+	LogsRequest        = wire.LogsRequest
+	LogsReply          = wire.LogsReply
+	Exit               = wire.Exit
+	WaitReply          = wire.WaitReply
+	InfoReply          = wire.InfoReply
+	JournalReadRequest = wire.JournalReadRequest
+	JournalReadReply   = wire.JournalReadReply
+	JournalInfoReply   = wire.JournalInfoReply
+)
+
+// AppendJSON appends a message as the JSON object that it is on the wire, less
+// the ok field of a reply.
+func AppendJSON(dst []byte, m Message) []byte {
+	const ok = `{"ok":true`
+	line := wire.AppendReply(nil, "", m, nil)
+	fields := line[len(ok) : len(line)-1]
+	if fields[0] == ',' {
+		fields = fields[1:]
+	}
+	return append(append(dst, '{'), fields...)
+}

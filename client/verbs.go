@@ -1,0 +1,80 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"supervisor/wire"
+)
+
+// Info asks who the agent is and what it can do. ErrTooOld is an agent that
+// has no managed processes at all.
+func (c *Client) Info(ctx context.Context) (InfoReply, error) {
+	var reply InfoReply
+	err := c.call(ctx, "agent_info", nil, &reply, nil)
+	return reply, err
+}
+
+// Start starts a process, which then belongs to the agent. After
+// ErrDisconnected it may run or not; a request with Idem can be repeated.
+func (c *Client) Start(ctx context.Context, r StartRequest) (StartReply, error) {
+	var reply StartReply
+	err := c.call(ctx, "proc_start", &r, &reply, nil)
+	return reply, err
+}
+
+// List returns the processes that run and those that ended and are not
+// forgotten yet, ordered by start.
+func (c *Client) List(ctx context.Context) ([]Proc, error) {
+	var reply wire.ListReply
+	err := c.call(ctx, "proc_list", nil, &reply, nil)
+	return reply.Procs, err
+}
+
+// Logs reads once. See Follow for all of it.
+func (c *Client) Logs(ctx context.Context, r LogsRequest) (LogsReply, error) {
+	var reply LogsReply
+	err := c.call(ctx, "proc_logs", &r, &reply, nil)
+	return reply, err
+}
+
+// Signal sends a signal to the process group, or to the leader alone.
+func (c *Client) Signal(ctx context.Context, handle string, signal int, group bool) error {
+	return c.call(ctx, "proc_signal", &wire.SignalRequest{Handle: handle, Signal: signal, Group: group}, nil, nil)
+}
+
+// Kill sends SIGKILL to the process group. It does not wait for the end.
+func (c *Client) Kill(ctx context.Context, handle string) error {
+	return c.call(ctx, "proc_kill", &wire.HandleRequest{Handle: handle}, nil, nil)
+}
+
+// Resize sets the size of a process's terminal.
+func (c *Client) Resize(ctx context.Context, handle string, cols, rows int) error {
+	return c.call(ctx, "proc_resize", &wire.ResizeRequest{Handle: handle, Cols: cols, Rows: rows}, nil, nil)
+}
+
+// JournalRead reads records once. The records are the caller's.
+func (c *Client) JournalRead(ctx context.Context, r JournalReadRequest) (JournalReadReply, error) {
+	var reply JournalReadReply
+	err := c.call(ctx, "journal_read", &r, &reply, func([]byte) {
+		for i, record := range reply.Records {
+			reply.Records[i] = slices.Clone(record)
+		}
+	})
+	return reply, err
+}
+
+// JournalInfo returns the bounds of the journal and the hash of its head.
+func (c *Client) JournalInfo(ctx context.Context) (JournalInfoReply, error) {
+	var reply JournalInfoReply
+	err := c.call(ctx, "journal_info", nil, &reply, nil)
+	return reply, err
+}
+
+// says reports whether a reply's line has a field, for fields of which absent
+// and false are different things. It is exact: bytes are base64 on the wire,
+// and in text a quote is escaped.
+func says(line []byte, field string) bool {
+	return bytes.Contains(line, []byte(`"`+field+`":`))
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"supervisor/journal"
+	"supervisor/statemachine"
+)
+
+// fold derives a registry, record by record.
+type fold struct {
+	registry *statemachine.Registry
+	decoder  statemachine.Decoder
+}
+
+// apply folds the next record. Errors name it.
+func (f *fold) apply(stored journal.Record) (statemachine.Record, error) {
+	rec, err := f.decoder.Decode(stored.Seq, stored.Payload)
+	if err == nil {
+		err = f.registry.Apply(&rec)
+	}
+	return rec, err
+}
+
+// errNoSnapshot is a journal without its oldest records and without the
+// snapshot that stands for them: a live agent does not serve it.
+var errNoSnapshot = errors.New("there is no snapshot to start from")
+
+// start returns the registry from which a fold up to the record at can go on:
+// that of the snapshot, or of before the first record. It is an error if the
+// records before at were pruned and there is no snapshot of that time.
+func start(src source, first, at uint64) (*statemachine.Registry, error) {
+	s, found, err := src.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	if found && s.Seq <= at {
+		r, err := restore(s)
+		if err == nil || first > 1 {
+			return r, err
+		}
+	}
+	if first == 1 {
+		return statemachine.NewRegistry(), nil
+	}
+	if !found {
+		return nil, fmt.Errorf("records 1 to %d were pruned, and %w", first-1, errNoSnapshot)
+	}
+	return nil, fmt.Errorf("records 1 to %d were pruned: the state is known from record %d on, not at record %d", first-1, s.Seq, at)
+}
+
+// restore reads the registry in a snapshot.
+func restore(s journal.Snapshot) (*statemachine.Registry, error) {
+	r, err := statemachine.DecodeSnapshot(s.Blob)
+	if err == nil && r.Seq() != s.Seq {
+		err = fmt.Errorf("it is one of record %d", r.Seq())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the snapshot at record %d: %w", s.Seq, err)
+	}
+	return r, nil
+}
+
+// foldTo derives the registry as it was after the record at.
+func foldTo(src source, first, at uint64) (*statemachine.Registry, error) {
+	r, err := start(src, first, at)
+	if err != nil {
+		return nil, err
+	}
+	f := fold{registry: r}
+	for stored, err := range records(src, r.Seq(), at) {
+		if err == nil {
+			_, err = f.apply(stored)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if r.Seq() != at {
+		return nil, fmt.Errorf("the journal ends at record %d, not at %d", r.Seq(), at)
+	}
+	return r, nil
+}

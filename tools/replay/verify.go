@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"supervisor/journal"
+	"supervisor/statemachine"
+)
+
+func (p *program) verify() *cobra.Command {
+	cmd := p.command("verify JOURNAL", "Check the whole journal", p.runVerify)
+	cmd.Long = `Check the whole journal: that no record is missing or altered (the hash
+chain), that each can be read and can follow those before it, that the state
+after each is sound, and that the snapshot is the state that it claims to be.
+
+Exit 0 and one line with the head, or exit 1 and the first record that is bad.
+A chain does not show that its end was cut off: compare the head with one that
+was kept elsewhere.`
+	return cmd
+}
+
+func (p *program) runVerify(src source, _ []string) error {
+	v, err := newVerifier(src)
+	if err != nil {
+		return err
+	}
+	for stored, err := range records(src, v.first-1, v.head.Seq) {
+		if err == nil {
+			err = v.check(stored)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := v.finish(); err != nil {
+		return err
+	}
+	for _, doubt := range v.doubts {
+		p.warn("%s", doubt)
+	}
+	if v.first > v.head.Seq {
+		_, err = fmt.Fprintf(p.out, "ok: no records, head %s\n", v.head.Hash)
+		return err
+	}
+	_, err = fmt.Fprintf(p.out, "ok: records %d..%d, head %s\n", v.first, v.head.Seq, v.head.Hash)
+	return err
+}
+
+// verifier checks records one after the other. That they are on the chain is
+// checked by the source.
+type verifier struct {
+	fold
+	first     uint64 // the oldest retained record
+	foldable  uint64 // the oldest one that can be folded
+	head      journal.Head
+	last      journal.Head      // the last record checked
+	snapshot  *journal.Snapshot // nil if there is none, or it is flawed
+	flaw      error             // of the snapshot: told last, for it can be a consequence
+	unchecked int               // changes of the registry since it was checked
+	doubts    []string          // what could not be checked
+}
+
+// newVerifier starts at the first record, or, where the oldest were pruned, at
+// the snapshot: the records up to there can be read, but not folded.
+func newVerifier(src source) (*verifier, error) {
+	v := &verifier{fold: fold{registry: statemachine.NewRegistry()}, foldable: 1}
+	var err error
+	if v.first, v.head, err = src.extent(); err != nil {
+		return nil, err
+	}
+	if v.first > 1 {
+		v.startAtSnapshot(src)
+	}
+	s, found, err := src.snapshot()
+	if err != nil {
+		v.flaw = err
+	} else if found {
+		v.snapshot = &s
+	}
+	return v, nil
+}
+
+func (v *verifier) startAtSnapshot(src source) {
+	r, err := start(src, v.first, v.head.Seq)
+	if err == nil {
+		v.registry, v.foldable = r, r.Seq()+1
+		return
+	}
+	v.foldable = v.head.Seq + 1
+	if _, live := src.(*liveSource); live && errors.Is(err, errNoSnapshot) {
+		v.doubt("only the hash chain was checked, not the states: %v", err)
+		return
+	}
+	v.flaw = err
+}
+
+// check checks the next record. Errors name it.
+func (v *verifier) check(stored journal.Record) error {
+	v.last = journal.Head{Seq: stored.Seq, Hash: stored.Hash}
+	if stored.Seq < v.foldable {
+		if _, err := v.decoder.Decode(stored.Seq, stored.Payload); err != nil {
+			return err
+		}
+		return v.compare()
+	}
+	rec, err := v.apply(stored)
+	if err == nil {
+		err = v.audit(&rec)
+	}
+	if err == nil {
+		err = v.compare()
+	}
+	return err
+}
+
+// audit checks the registry after a record that changed it. That takes a look
+// at all of it, so a large one is not checked after each of its changes: the
+// cost of a record must not grow with the number of processes.
+func (v *verifier) audit(rec *statemachine.Record) error {
+	const often = 64 // processes up to which each change is checked
+	if rec.Handle == "" || rec.Event.Kind() == statemachine.KindVerb {
+		return nil
+	}
+	if v.unchecked++; v.unchecked*often < v.registry.Len() {
+		return nil
+	}
+	return v.checkRegistry()
+}
+
+func (v *verifier) checkRegistry() error {
+	v.unchecked = 0
+	if err := v.registry.Check(); err != nil {
+		return fmt.Errorf("record %d: the state after it is wrong: %w", v.registry.Seq(), err)
+	}
+	return nil
+}
+
+// compare compares the snapshot with the chain and the state at its record.
+func (v *verifier) compare() error {
+	s := v.snapshot
+	if s == nil || s.Seq != v.last.Seq {
+		return nil
+	}
+	switch {
+	case s.Hash != v.last.Hash:
+		return fmt.Errorf("record %d: the snapshot after it does not fit the hash chain", s.Seq)
+	case v.first > 1: // then the fold started from it
+	case s.Version != statemachine.SnapshotVersion:
+		v.doubt("the snapshot at record %d was not compared: it has version %d, this program knows %d", s.Seq, s.Version, statemachine.SnapshotVersion)
+	case v.registry.Partial():
+		v.doubt("the snapshot at record %d was not compared: records before it are of unknown kinds", s.Seq)
+	case !bytes.Equal(s.Blob, v.registry.EncodeSnapshot()):
+		return fmt.Errorf("record %d: the snapshot after it is not the state that the records give", s.Seq)
+	}
+	return nil
+}
+
+func (v *verifier) doubt(format string, args ...any) {
+	v.doubts = append(v.doubts, fmt.Sprintf(format, args...))
+}
+
+// finish checks that the journal ended where its head is, and what is left.
+func (v *verifier) finish() error {
+	if v.first <= v.head.Seq && v.last != v.head {
+		return fmt.Errorf("record %d: the journal goes on to record %d, which cannot be read", v.last.Seq, v.head.Seq)
+	}
+	if v.flaw != nil {
+		return v.flaw
+	}
+	if v.registry.Partial() {
+		v.doubt("records of kinds unknown to this version were passed over")
+	}
+	return v.checkRegistry()
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"testing"
+
+	"supervisor/statemachine"
+)
+
+func TestQuantities(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{span(0), "0 µs"}, {span(999), "999 µs"}, {span(1000), "1 ms"}, {span(1234), "1.2 ms"}, {span(9949), "9.9 ms"},
+		{span(9950), "10 ms"}, {span(45_678), "46 ms"}, {span(1_500_000), "1.5 s"}, {span(61_000_000), "61 s"},
+		{size(1), "1 byte"}, {size(1023), "1023 bytes"}, {size(1024), "1 KiB"}, {size(3 << 20), "3 MiB"}, {size(5 << 29), "2.5 GiB"},
+		{signalName(9), "SIGKILL"}, {signalName(40), "signal 40"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// What strangers wrote cannot steer a terminal or break a line.
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain ünï":     "plain ünï",
+		"\x1b[31mred":   `\x1b[31mred`,
+		"two\nlines":    `two\nlines`,
+		"bad \xff byte": `bad \xff byte`,
+		"\u202egnp.exe": `\u202egnp.exe`,
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Arguments can be told apart.
+func TestCommandLines(t *testing.T) {
+	for want, argv := range map[string][]string{
+		`sh -c "a b"`:  {"sh", "-c", "a b"},
+		`"" x`:         {"", "x"},
+		`"say \"hi\""`: {`say "hi"`},
+		`"tab\t"`:      {"tab\t"},
+	} {
+		if got := command(argv); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// Lines fit the terminal, but a handle is never cut.
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		keep, width int
+		want        string
+	}{
+		{0, 0, "p_ü7 what happened"},
+		{0, 18, "p_ü7 what happened"},
+		{0, 17, "p_ü7 what happen…"},
+		{4, 3, "p_ü7…"},
+		{17, 3, "p_ü7 what happened"},
+	} {
+		if got := fit("p_ü7 what happened", c.keep, c.width); got != c.want {
+			t.Errorf("keep %d in %d: %q, want %q", c.keep, c.width, got, c.want)
+		}
+	}
+}
+
+// Every kind of a process's life has words, or says all by its name: nothing
+// falls back to JSON.
+func TestEveryEventHasWords(t *testing.T) {
+	for _, rec := range busyDay().records {
+		if w := words(&rec); len(w) > 0 && w[0] == '{' {
+			t.Errorf("%s: %s", rec.Event.Kind(), w)
+		}
+	}
+	unknown := statemachine.Record{Event: &statemachine.Unknown{Name: "x", Data: []byte{0x80}}}
+	if w := words(&unknown); w != "{}" {
+		t.Errorf("an unknown kind: %q", w)
+	}
+}
