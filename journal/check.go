@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"slices"
 )
 
 // What follows reads bbolt's file format, version 2, because bbolt itself trusts its files: it panics on some that were
@@ -16,8 +17,8 @@ const (
 	boltVersion  = 2
 	noFreelist   = ^uint64(0)
 	metaSize     = pageHeader + 64
-	minPageShift = 10 // page sizes from 1 KiB
-	maxPageShift = 16 // to 64 KiB are looked for
+	minPageShift = 10 // pages have from 1 KiB
+	maxPageShift = 16 // to 64 KiB
 )
 
 var order = binary.NativeEndian
@@ -105,7 +106,7 @@ func checkFile(file *os.File, walk bool) error {
 	}
 	size := uint64(info.Size())
 	switch {
-	case m.pageSize == 0 || m.pageSize&(m.pageSize-1) != 0:
+	case !slices.Contains(metaOffsets()[1:], int64(m.pageSize)):
 		return fmt.Errorf("%w: page size %d", ErrDamaged, m.pageSize)
 	case m.freelist == noFreelist:
 		return fmt.Errorf("%w: a database of another program", ErrForeign)

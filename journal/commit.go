@@ -240,7 +240,9 @@ func (j *Journal) visible(id int) bool {
 // fail makes err final. A sync is never tried again: the kernel may have dropped the pages that it could not write, and
 // would then report success (fsync(2), and PostgreSQL's experience with it).
 func (j *Journal) fail(err error) error {
-	if !errors.Is(err, ErrDamaged) {
+	if errors.Is(err, ErrDamaged) {
+		err = about(j.path, err)
+	} else {
 		err = fault(ErrFailed, j.path, "%w", err)
 	}
 	j.final.CompareAndSwap(nil, &err)
@@ -257,22 +259,22 @@ func (j *Journal) write(tx *bbolt.Tx, l *ledger, b *batch) error {
 	c := newChain(l.head)
 	values := make([]byte, 0, b.size+len(b.payloads)*sha256.Size)
 	for rest := b.payloads; len(rest) > 0; {
-		records, err := j.openSegment(segments, l, c.Seq+1)
+		records, s, err := j.openSegment(segments, l, c.Seq+1)
 		if err != nil {
 			return err
 		}
-		s, n := &l.segments[len(l.segments)-1], 0
-		for ; n < len(rest) && !j.ended(s, c.Seq+1); n++ {
-			c.extend(rest[n])
+		size := s.bytes
+		for len(rest) > 0 && !j.ended(s, c.Seq+1) {
+			c.extend(rest[0])
 			start := len(values)
-			values = append(append(values, c.Hash[:]...), rest[n]...)
+			values = append(append(values, c.Hash[:]...), rest[0]...)
 			if err := records.Put(key(c.Seq), values[start:]); err != nil {
 				return err
 			}
-			s.bytes += int64(len(rest[n]))
-			l.bytes += int64(len(rest[n]))
+			s.bytes += int64(len(rest[0]))
+			rest = rest[1:]
 		}
-		rest = rest[n:]
+		l.bytes += s.bytes - size
 		if err := records.SetSequence(uint64(s.bytes)); err != nil {
 			return err
 		}
@@ -281,23 +283,25 @@ func (j *Journal) write(tx *bbolt.Tx, l *ledger, b *batch) error {
 	return nil
 }
 
-// openSegment returns the bucket for the record seq: the newest segment's, or that of a new one.
-func (j *Journal) openSegment(segments *bbolt.Bucket, l *ledger, seq uint64) (records *bbolt.Bucket, err error) {
+// openSegment returns the segment for the record seq, the newest one or one after it, with its bucket.
+func (j *Journal) openSegment(segments *bbolt.Bucket, l *ledger, seq uint64) (*bbolt.Bucket, *segment, error) {
+	var records *bbolt.Bucket
 	if n := len(l.segments); n > 0 && !j.ended(&l.segments[n-1], seq) {
 		records = segments.Bucket(key(l.segments[n-1].first))
 	} else {
-		l.segments = append(l.segments, segment{first: seq})
+		var err error
 		if records, err = segments.CreateBucket(key(seq)); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		l.segments = append(l.segments, segment{first: seq})
 	}
 	records.FillPercent = 1
-	return records, nil
+	return records, &l.segments[len(l.segments)-1], nil
 }
 
 // ended says that the record seq belongs into the segment after s.
 func (j *Journal) ended(s *segment, seq uint64) bool {
-	return seq-s.first >= uint64(j.options.SegmentRecords) || s.bytes >= j.options.MaxBytes/16
+	return seq-s.first >= uint64(j.options.SegmentRecords) || s.bytes > j.options.MaxBytes/segmentShare
 }
 
 // finish syncs what mode Off left to the kernel, and closes the file.

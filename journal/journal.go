@@ -18,6 +18,7 @@ const (
 const (
 	defaultMaxBytes       = 64 << 20
 	defaultSegmentRecords = 4096
+	segmentShare          = 16 // a segment ends at this part of MaxBytes, however few its records
 )
 
 // batchInterval is how often, at most, the modes Batch and Off commit.
@@ -51,7 +52,7 @@ func ParseSyncMode(name string) (SyncMode, error) {
 type Options struct {
 	Sync           SyncMode
 	MaxBytes       int64 // payload bytes above which a snapshot prunes; 0 means 64 MiB
-	SegmentRecords int   // records in a segment, the unit of pruning; 0 means 4096. A segment also ends at 1/16 of MaxBytes
+	SegmentRecords int   // records in a segment, the unit of pruning; 0 means 4096
 	// File is the journal as an earlier image of this process had it open, from (*Journal).File, with its lock. It is
 	// taken for sound: of it, only the meta pages and the newest record are checked, and Verify does the rest. The Journal
 	// owns it from then on.

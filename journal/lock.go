@@ -14,18 +14,21 @@ import (
 const (
 	// lockPatience is how long Open waits for a reader that is copying the file.
 	lockPatience = 900 * time.Millisecond
+	// heirPatience is how long Lock waits for the lock of a process that was killed: a child of it that was between fork
+	// and execve at that moment holds the descriptor until it gets there.
+	heirPatience = 500 * time.Millisecond
 	lockInterval = 10 * time.Millisecond
 )
 
 // Lock takes the lock file at path, which makes its holder the one that may Open journals beside it, and writes the
 // process id into it. The lock belongs to the open file (flock(2)): it lasts until the last descriptor of it is closed, and
-// can be handed over with one. The descriptor is close-on-exec. ErrLocked, at once, if it is held.
+// can be handed over with one. The descriptor is close-on-exec. ErrLocked, within a second, if it is held.
 func Lock(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot open the lock file: %w", path, err)
 	}
-	if err := flock(file, unix.LOCK_EX); err != nil {
+	if err := lockWithin(file, heirPatience); err != nil {
 		defer file.Close()
 		return nil, fmt.Errorf("%s: %w%s", path, err, holder(file))
 	}

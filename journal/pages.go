@@ -97,7 +97,7 @@ type keys struct {
 
 // pass takes the next key. The first key of a page may be the one that its parent gives for it.
 func (k *keys) pass(key []byte, leaf bool) error {
-	if order := bytes.Compare(key, k.low); order < 0 || order == 0 && k.beyond {
+	if c := bytes.Compare(key, k.low); c < 0 || c == 0 && k.beyond {
 		return fmt.Errorf("key %x is out of order", key)
 	}
 	k.low, k.beyond = append(k.low[:0], key...), leaf

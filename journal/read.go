@@ -2,7 +2,7 @@ package journal
 
 import (
 	"crypto/sha256"
-	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 )
@@ -46,6 +46,7 @@ func (r *reading) chunk(tx *bbolt.Tx) error {
 	}
 	var err error
 	had, size := len(r.out), r.size
+	r.out = slices.Grow(r.out, r.expected())
 	scan(tx, r.chain.Seq, func(seq uint64, value []byte) bool {
 		if r.chain.Seq == r.until || !r.admits(len(value)-sha256.Size) {
 			r.more = false
@@ -81,6 +82,15 @@ func (r *reading) start(tx *bbolt.Tx) (ok bool, err error) {
 	return err == nil, err
 }
 
+// expected is how many records the next chunk holds, unless a bound in bytes ends it.
+func (r *reading) expected() int {
+	n := min(chunkRecords, r.until-r.chain.Seq)
+	if r.limit > 0 {
+		n = min(n, uint64(r.limit-len(r.out)))
+	}
+	return int(n)
+}
+
 // admits says whether a payload of that size still fits the caller's bounds. The first one always does.
 func (r *reading) admits(size int) bool {
 	if len(r.out) == 0 {
@@ -111,19 +121,11 @@ func own(records []Record, size int) {
 // a BadRecord where it is in a record. Records may be appended meanwhile; when the oldest are pruned under it, it goes on
 // with the ones that are left.
 func (s *store) Verify(visit func(Record) error) error {
-	snapshot, found, err := s.Snapshot()
-	if err != nil {
-		return err
-	}
-	head := s.Head()
-	for at := s.FirstSeq() - 1; at < head.Seq; {
+	for head, at := s.Head().Seq, s.FirstSeq()-1; at < head; {
 		records, err := s.Read(at, chunkRecords, chunkBytes)
 		for _, r := range records {
-			if found && r.Seq == snapshot.Seq && r.Hash != snapshot.Hash {
-				return fault(ErrDamaged, s.path, "the snapshot at record %d does not fit the chain", r.Seq)
-			}
 			if visit == nil {
-				continue
+				break
 			}
 			if err := visit(r); err != nil {
 				return err
@@ -132,16 +134,13 @@ func (s *store) Verify(visit func(Record) error) error {
 		if err != nil {
 			return err
 		}
+		if len(records) == 0 {
+			break // all up to head have been pruned
+		}
 		at = records[len(records)-1].Seq
 	}
-	return nil
-}
-
-// isLink says whether head is on the chain as stored.
-func isLink(tx *bbolt.Tx, base, head Head) error {
-	stored, err := hashAt(tx, base, head.Seq)
-	if err == nil && stored != head.Hash {
-		err = fmt.Errorf("%w: the hash of record %d is another", ErrMismatch, head.Seq)
+	if err := s.view(checkSnapshot); err != nil {
+		return about(s.path, err)
 	}
-	return err
+	return nil
 }

@@ -63,25 +63,50 @@ func unmarshalSnapshot(k, v []byte) (Snapshot, error) {
 // Snapshot returns the newest snapshot, and whether there is one. The caller owns it. A damaged one is ErrDamaged.
 func (s *store) Snapshot() (snapshot Snapshot, found bool, err error) {
 	err = s.view(func(tx *bbolt.Tx) (err error) {
-		k, v := tx.Bucket(snapshotBucket).Cursor().Last()
-		if found = k != nil; found {
-			snapshot, err = unmarshalSnapshot(k, v)
-		}
+		snapshot, found, err = newestSnapshot(tx)
 		return err
 	})
 	if err != nil {
-		return Snapshot{}, false, about(s.path, err)
+		err = about(s.path, err)
 	}
-	return snapshot, found, nil
+	return snapshot, found, err
+}
+
+// fits says whether the chain has the link that s claims.
+func (s Snapshot) fits(tx *bbolt.Tx, base Head) bool {
+	stored, err := hashAt(tx, base, s.Seq)
+	return err == nil && stored == s.Hash
+}
+
+// newestSnapshot is what Snapshot returns.
+func newestSnapshot(tx *bbolt.Tx) (s Snapshot, found bool, err error) {
+	k, v := tx.Bucket(snapshotBucket).Cursor().Last()
+	if k == nil {
+		return s, false, nil
+	}
+	if s, err = unmarshalSnapshot(k, v); err != nil {
+		return Snapshot{}, false, err
+	}
+	return s, true, nil
+}
+
+// checkSnapshot says whether the newest snapshot, if there is one, is whole and fits the chain as stored.
+func checkSnapshot(tx *bbolt.Tx) error {
+	s, found, err := newestSnapshot(tx)
+	if err != nil || !found {
+		return err
+	}
+	base, err := readBase(tx)
+	if err == nil && !s.fits(tx, base) {
+		err = fmt.Errorf("%w: the snapshot at record %d does not fit the chain", ErrDamaged, s.Seq)
+	}
+	return err
 }
 
 // writeSnapshot stores s in place of older ones and prunes behind it; l is changed accordingly.
 func writeSnapshot(tx *bbolt.Tx, l *ledger, s *Snapshot, maxBytes int64) error {
-	if s.Seq < l.base.Seq || s.Seq > l.head.Seq {
-		return fmt.Errorf("%w: record %d is not one of %d to %d", ErrMismatch, s.Seq, l.base.Seq, l.head.Seq)
-	}
-	if err := isLink(tx, l.base, Head{Seq: s.Seq, Hash: s.Hash}); err != nil {
-		return err
+	if !s.fits(tx, l.base) {
+		return fmt.Errorf("%w: there is no record %d with its hash", ErrMismatch, s.Seq)
 	}
 	b := tx.Bucket(snapshotBucket)
 	for k, _ := b.Cursor().First(); k != nil; k, _ = b.Cursor().First() {

@@ -35,7 +35,8 @@ func (s *store) view(fn func(*bbolt.Tx) error) error {
 }
 
 // guard runs fn, which calls bbolt, and turns a panic or a memory fault into ErrDamaged: bbolt checks little of what it
-// reads, and reads through a mapping, where a file cut short is a fault and not an error (mmap(2), SIGBUS).
+// reads, and reads through a mapping, where a file cut short is a fault and not an error (mmap(2), SIGBUS). Its errors do
+// not name the file.
 func (s *store) guard(fn func() error) (err error) {
 	if broken := s.broken.Load(); broken != nil {
 		return *broken
@@ -43,12 +44,12 @@ func (s *store) guard(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fault(ErrDamaged, s.path, "%v", cause)
+			err = fmt.Errorf("%w: %v", ErrDamaged, cause)
 			s.broken.CompareAndSwap(nil, &err)
 		}
 	}()
 	if err = fn(); errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		return fmt.Errorf("%s: %w", s.path, ErrClosed)
+		return ErrClosed
 	}
 	return err
 }
