@@ -75,11 +75,9 @@ func (p *process) find() (alive bool, s Status) {
 		return false, Status{}
 	}
 	p.pidfd = pidfd
-	if status, _, exited := waitPidfd(pidfd, p.pid, p.ticks); exited {
+	if status, _, exited := p.wait(); exited {
 		p.provenAt = ticksNow()
-		if !p.hasGroup() {
-			p.closePidfd()
-		}
+		p.releaseGroup()
 		return false, status
 	}
 	p.running = true

@@ -79,8 +79,8 @@ func TestC13JobControl(t *testing.T) {
 		t.Errorf("nothing stopped: %q", w.read(h, Stdout))
 	}
 	prompts := func() bool { return strings.Count(w.read(h, Stdout), "ready>") >= 2 }
-	testproc.Eventually(patience, prompts) // before it, a ^Z still flushes what is typed
-	say("kill -9 %1; wait; exit 3\n")
+	testproc.Eventually(patience, prompts)   // before it, a ^Z still flushes what is typed
+	say("kill -9 %1; exec sh -c 'exit 3'\n") // bash itself would warn first
 	if r := w.finish(h); r.exit.Status.Code != 3 {
 		t.Errorf("%+v %q", r.exit.Status, r.stdout)
 	}

@@ -12,8 +12,9 @@
 // # Threads
 //
 // One goroutine, the reactor, waits on one epoll over every pipe, terminal and
-// pidfd. At most Options.Spawns further goroutines, the spawners, exist while
-// starts are queued. There is no goroutine per process, per stream or per
+// pidfd; New starts it, Close ends it and waits for it. At most Options.Spawns
+// further goroutines, the spawners, exist while starts are queued; Start makes
+// them, they end with the queue, and Close waits for them. There is no goroutine per process, per stream or per
 // stdin. Every method of Table and Ring is safe for concurrent use, and none
 // waits for a process.
 //

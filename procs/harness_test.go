@@ -14,6 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testproc.Register("agent", agentRole)
+	testproc.Register("disposition", dispositionRole)
 	testproc.Main()
 	os.Exit(m.Run())
 }

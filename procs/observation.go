@@ -66,7 +66,7 @@ type Spawned struct {
 // SpawnFailed: nothing runs and nothing is left of the attempt.
 type SpawnFailed struct {
 	Handle string
-	// Err is a *StartError when the spec is to blame, with a sentence for people.
+	// Err is a *StartError, or ErrClosed.
 	Err error
 	At  Instant
 }

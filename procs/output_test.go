@@ -92,28 +92,28 @@ func TestTails(t *testing.T) {
 	}
 }
 
-// A reader that waits gets each line at once, whatever the pump's rest.
+// A reader that waits gets the next byte at once: it ends the pump's rest,
+// which would last an hour here.
 func TestReaderIsNotDelayedByTheRest(t *testing.T) {
 	w := newWorld(t)
 	h := w.begin(sh(`while read line; do echo $line; done`))
+	p := w.lookup(h)
+	p.mu.Lock()
+	p.streams[Stdout].rest = time.Hour
+	p.mu.Unlock()
 	r := w.Output(h, Stdout)
-	echo := func() {
-		changed, end := r.Changed(), r.End()
-		w.Stdin(h, []byte("x\n"), false, func(int, error) {})
-		for r.End() == end {
-			<-changed
-			changed = r.Changed()
-		}
+	w.say(h, "one\n", false)
+	if !testproc.Eventually(patience, func() bool { return r.End() == 4 }) {
+		t.Fatal("no output")
 	}
-	began := time.Now()
-	for range 500 {
-		echo()
+	w.say(h, "two\n", false)
+	select {
+	case <-r.Changed():
+	case <-time.After(patience):
+		t.Error("the reader waits for the rest")
 	}
-	if each := time.Since(began) / 500; each > 500*time.Microsecond {
-		t.Logf("a round trip took %v", each)
-	}
-	if got := w.read(h, Stdout); got != strings.Repeat("x\n", 500) {
-		t.Errorf("%d bytes", len(got))
+	if got := w.read(h, Stdout); got != "one\ntwo\n" {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -154,6 +154,25 @@ func TestReaderBehindTheWindow(t *testing.T) {
 		off = at + int64(n)
 	}
 	_ = w.Signal(h, 9, true)
+}
+
+// A collected record's descendants still write to their end: nothing fills up.
+func TestForgottenPipesArePumped(t *testing.T) {
+	w := newWorld(t)
+	file := t.TempDir() + "/F"
+	h := w.begin(sh(`(head -c 1000000 /dev/zero; read x </dev/null; head -c 1000000 /dev/zero; touch ` + file + `) & echo x`))
+	await[Exited](w, h)
+	w.Forget(h)
+	if !testproc.Eventually(patience, func() bool { return exists(file) }) {
+		t.Error("the descendant hangs at a full pipe")
+	}
+	gone := func() bool { return !exists(w.opt.Dir + "/" + h) }
+	if !testproc.Eventually(patience, gone) {
+		t.Error("rings of a forgotten process are left")
+	}
+	if _, closed := awaitOr[Closed](w, h, 0); closed {
+		t.Error("something was observed after Forget")
+	}
 }
 
 // linesAt is what burst and flood write at an offset.

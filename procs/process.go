@@ -25,7 +25,7 @@ type process struct {
 	exit      source
 	streams   [2]*stream // nil: ended, or never was
 	stdin     *stdin     // nil: none
-	provenAt  uint64     // see leftover
+	provenAt  uint64     // see members
 }
 
 func (t *Table) newProcess(handle string) *process {
@@ -69,10 +69,7 @@ func (p *process) closeIfEnded() {
 	if p.streams[Stdout] != nil || p.streams[Stderr] != nil {
 		return
 	}
-	if p.forgotten {
-		_ = os.Remove(p.dir)
-		return
-	}
+	p.releaseGroup()
 	n := p.t.opt.TailBytes
 	p.observe(Closed{
 		Handle:     p.handle,
@@ -89,10 +86,12 @@ func (p *process) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forgotten = true
+	if p.rings[Stdout].End()+p.rings[Stderr].End() > 0 {
+		defer os.Remove(p.dir)
+	}
 	for _, r := range p.rings {
 		r.discard()
 	}
-	_ = os.Remove(p.dir) // not there when there was no output
 	if !p.running {
 		p.closePidfd()
 	}

@@ -16,11 +16,10 @@ const (
 	// should neither fill the pipe meanwhile nor leave it nearly empty.
 	minRest = 100 * time.Microsecond
 	maxRest = time.Millisecond
-	// A pipe is grown to pipeBytes once a turn found half of the kernel's
-	// usual size in it: the writer is faster than we. All others stay as they
-	// are, because what unprivileged users may have together is limited.
-	usualPipeBytes = 64 << 10
-	pipeBytes      = 256 << 10
+	// A pipe is grown to pipeBytes once a turn found half of its usual size in
+	// it: the writer is faster than we. All others stay as they are, because
+	// what unprivileged users may have together is limited.
+	pipeBytes = 256 << 10
 )
 
 // stream pumps one pipe or terminal into its ring.
@@ -29,14 +28,15 @@ type stream struct {
 	which Stream
 	ring  *Ring
 	copy  bool // read and write, where splice(2) refuses: from terminals, into some file systems
-	pipe  int  // capacity
+	pipe  int  // capacity; 0: not asked yet
+	grown bool // or refused
 	lossy bool // bytes were lost to a full disk, and the log says so
 	rest  time.Duration
 	wake  func() // ends a rest; made once
 }
 
 func (p *process) newStream(which Stream, fd int) *stream {
-	s := &stream{which: which, ring: p.rings[which], copy: p.pty, pipe: usualPipeBytes, rest: minRest}
+	s := &stream{which: which, ring: p.rings[which], copy: p.pty, rest: minRest}
 	s.source = source{fd: fd, p: p, serve: s.pump, slot: -1}
 	s.wake = func() { p.t.reactor.rouse(&s.source, unix.EPOLLIN) }
 	return s
@@ -84,16 +84,26 @@ func (s *stream) settle(moved int) {
 		if !s.ring.rest(s.wake) {
 			s.wake()
 		}
-		if moved < s.pipe/8 {
+		if moved < s.pipe/4 {
 			s.rest = min(maxRest, s.rest*2)
 		}
 	}
 }
 
+// grow learns how much the pipe holds, and has it hold more for a fast writer.
 func (s *stream) grow(moved int) {
-	if s.pipe == usualPipeBytes && moved >= s.pipe/2 && !s.p.pty {
-		s.pipe = pipeBytes // or refused: then it is not tried again
-		_, _ = unix.FcntlInt(uintptr(s.fd), unix.F_SETPIPE_SZ, pipeBytes)
+	if s.pipe == 0 {
+		s.pipe = 4096 // of a terminal
+		if n, err := unix.FcntlInt(uintptr(s.fd), unix.F_GETPIPE_SZ, 0); err == nil {
+			s.pipe = n
+		}
+	}
+	if s.grown || moved < s.pipe/2 {
+		return
+	}
+	s.grown = true
+	if n, err := unix.FcntlInt(uintptr(s.fd), unix.F_SETPIPE_SZ, pipeBytes); err == nil {
+		s.pipe = n
 	}
 }
 

@@ -19,7 +19,7 @@ func (p *process) reap() {
 	if !p.running {
 		return
 	}
-	status, rusage, exited := waitPidfd(p.pidfd, p.pid, p.ticks)
+	status, rusage, exited := p.wait()
 	if !exited {
 		return
 	}
@@ -29,9 +29,7 @@ func (p *process) reap() {
 	if p.stdin != nil {
 		p.stdin.end()
 	}
-	if !p.hasGroup() {
-		p.closePidfd()
-	}
+	p.releaseGroup()
 	p.observe(Exited{Handle: p.handle, Status: status, Rusage: rusage, At: now()})
 	for _, s := range p.streams {
 		if s != nil {
@@ -40,17 +38,17 @@ func (p *process) reap() {
 	}
 }
 
-// waitPidfd reaps the child behind a pidfd without waiting. For a process
-// that is not our child, any more or at all, it finds out what it can.
-func waitPidfd(pidfd, pid int, ticks uint64) (s Status, ru Rusage, exited bool) {
+// wait reaps the child behind the pidfd without waiting. For a process that
+// is not our child, any more or at all, it finds out what it can.
+func (p *process) wait() (s Status, ru Rusage, exited bool) {
 	var info childInfo
 	var usage unix.Rusage
 	_, err := ignoringEINTR(func() (int, error) {
-		return 0, unix.Waitid(unix.P_PIDFD, pidfd, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOHANG, &usage)
+		return 0, unix.Waitid(unix.P_PIDFD, p.pidfd, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOHANG, &usage)
 	})
 	switch {
 	case err == unix.ECHILD:
-		s, exited = strangersStatus(pidfd, pid, ticks)
+		s, exited = p.strangersStatus()
 		return s, Rusage{}, exited
 	case err != nil || info.child.pid == 0:
 		return Status{}, Rusage{}, false
@@ -83,22 +81,23 @@ func rusageOf(u *unix.Rusage) Rusage {
 }
 
 // strangersStatus is how a process that is not our child ended, if it has: by
-// what the kernel keeps behind a pidfd (Linux 6.15), else by the zombie.
-func strangersStatus(pidfd, pid int, ticks uint64) (s Status, exited bool) {
-	if !readable(pidfd) {
+// what the kernel keeps behind a pidfd, else by the zombie.
+func (p *process) strangersStatus() (s Status, exited bool) {
+	if !readable(p.pidfd) {
 		return Status{}, false
 	}
-	if word, ok := exitWordOfPidfd(pidfd); ok {
+	if word, ok := p.keptStatus(); ok {
 		return statusFromWait(word), true
 	}
-	if st, err := readStat(pid); err == nil && st.ticks == ticks && st.state == 'Z' {
+	if st, err := readStat(p.pid); err == nil && st.ticks == p.ticks && st.state == 'Z' {
 		return statusFromWait(st.exitWord), true
 	}
 	// Reaped between the two questions: ask the first again.
-	if word, ok := exitWordOfPidfd(pidfd); ok {
-		return statusFromWait(word), true
+	word, ok := p.keptStatus()
+	if !ok {
+		return Status{}, true
 	}
-	return Status{}, true
+	return statusFromWait(word), true
 }
 
 // readable says that the process behind a pidfd has exited.
@@ -108,10 +107,21 @@ func readable(pidfd int) bool {
 	return n == 1 && err == nil
 }
 
-// exitWordOfPidfd asks with PIDFD_GET_INFO for the status of a process that
-// was reaped, by whomever.
-func exitWordOfPidfd(pidfd int) (word int, ok bool) {
-	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+// keptStatus is the status of a process that was reaped, by whomever.
+func (p *process) keptStatus() (word int, ok bool) {
+	if !p.t.sys.pidfdInfo {
+		return 0, false
+	}
+	info, err := pidfdInfo(p.pidfd, unix.PIDFD_INFO_EXIT)
+	return int(info.Exit_code), err == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0
+}
+
+// pidfdInfo is ioctl PIDFD_GET_INFO; the mask of its answer says what is there.
+func pidfdInfo(pidfd int, mask uint64) (info unix.PidfdInfo, err error) {
+	info.Mask = mask
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(pidfd), unix.PIDFD_GET_INFO, uintptr(unsafe.Pointer(&info)))
-	return int(info.Exit_code), errno == 0 && info.Mask&unix.PIDFD_INFO_EXIT != 0
+	if errno != 0 {
+		return info, errno
+	}
+	return info, nil
 }

@@ -22,6 +22,7 @@ func (t *Table) Signal(handle string, sig syscall.Signal, group bool) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.reap() // a zombie takes signals too, and nothing comes of it
 	err := p.signal(sig, group)
 	if err == unix.ESRCH {
 		return ErrNotRunning
@@ -40,18 +41,17 @@ func (t *Table) Leftovers(handle string) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.running || p.pidfd < 0 {
-		return false
-	}
-	if p.hasGroup() {
-		return true
-	}
-	p.closePidfd()
-	return false
+	p.releaseGroup()
+	return !p.running && p.pidfd >= 0
 }
 
-// hasGroup says whether the group of a reaped leader has members.
-func (p *process) hasGroup() bool { return p.signal(0, true) != unix.ESRCH }
+// releaseGroup closes the pidfd of a reaped leader once its group has no
+// members left. Called with mu held.
+func (p *process) releaseGroup() {
+	if !p.running && p.signal(0, true) == unix.ESRCH {
+		p.closePidfd()
+	}
+}
 
 func (p *process) signal(sig syscall.Signal, group bool) error {
 	switch {
@@ -70,6 +70,9 @@ func (p *process) signal(sig syscall.Signal, group bool) error {
 // signalMembers signals what is left of the group of a reaped leader, below
 // Linux 6.9. Members can fork meanwhile, so it looks until it finds no new ones.
 func (p *process) signalMembers(sig syscall.Signal) error {
+	if unix.Kill(-p.pid, 0) == unix.ESRCH { // nobody's group has that number
+		return unix.ESRCH
+	}
 	seen := make(map[int]bool)
 	for fresh := true; fresh; {
 		fresh = false

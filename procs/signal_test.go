@@ -198,18 +198,18 @@ func TestSignalRacesWithExit(t *testing.T) {
 // C17: a new size raises one SIGWINCH, the same again none.
 func TestC17Resize(t *testing.T) {
 	w := newWorld(t)
-	h := w.begin(onPTY(bash(`trap 'echo winch; stty size' WINCH; echo ready; while :; do sleep .01; done`)))
+	h := w.begin(onPTY(Spec{Argv: testproc.Argv("winch")}))
 	w.awaitOutput(h, "ready")
 	for range 2 {
 		if err := w.Resize(h, 65535, 41); err != nil {
 			t.Fatal(err)
 		}
-		w.awaitOutput(h, "winch\r\n41 65535")
+		w.awaitOutput(h, "winch 65535x41")
 	}
 	if err := w.Resize(h, 81, 42); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitOutput(h, "42 81")
+	w.awaitOutput(h, "winch 81x42")
 	if n := strings.Count(w.read(h, Stdout), "winch"); n != 2 {
 		t.Errorf("%d SIGWINCH, want 2: %q", n, w.read(h, Stdout))
 	}

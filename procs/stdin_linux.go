@@ -91,8 +91,8 @@ func (in *stdin) flush() {
 			in.wait()
 			return
 		} else if err != nil { // nobody can read it any more
+			in.p.reap() // answers all that wait, if the process has ended
 			in.close()
-			in.finish(ErrStdinClosed)
 			continue
 		}
 		if w.closeAfter {
@@ -113,7 +113,7 @@ func (in *stdin) write(w *write) error {
 		if n == 0 {
 			return unix.EAGAIN
 		}
-		in.midLine = w.data[n-1] != '\n' && w.data[n-1] != '\r'
+		in.midLine = !w.eof && w.data[n-1] != '\n' && w.data[n-1] != '\r'
 		w.data = w.data[n:]
 		if !w.eof {
 			w.written += n

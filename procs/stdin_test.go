@@ -157,13 +157,16 @@ func TestC16RawTerminal(t *testing.T) {
 func TestTerminalEndOfFile(t *testing.T) {
 	w := newWorld(t)
 	for _, data := range []string{"line\n", "unfinished", ""} {
-		h := w.begin(onPTY(sh("stty -echo; echo ready; cat; cat; echo end")))
+		h := w.begin(onPTY(sh("stty -echo; echo ready; cat; cat; cat; cat; echo end")))
 		w.awaitOutput(h, "ready")
 		if a := <-w.say(h, data, true); a.written != len(data) || a.err != nil {
 			t.Errorf("%q: %+v", data, a)
 		}
 		if a := <-w.say(h, "more\n", true); a.written != 5 || a.err != nil {
 			t.Errorf("%q: %+v", data, a)
+		}
+		for range 2 { // one each: no more than a cat is ended
+			w.say(h, "", true)
 		}
 		want := "ready\r\n" + strings.ReplaceAll(data, "\n", "\r\n") + "more\r\nend\r\n"
 		if r := w.finish(h); r.stdout != want {

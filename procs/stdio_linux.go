@@ -56,9 +56,9 @@ func (f *stdio) openPipes(s Spec) (err error) {
 	if s.StdinNull {
 		f.child[0], err = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	} else {
-		f.child[0], f.in, err = pipe()
+		f.child[0], f.in, err = pipe(0)
 		if err == nil {
-			err = unix.SetNonblock(f.in, true)
+			_, err = unix.FcntlInt(uintptr(f.in), unix.F_SETFL, unix.O_NONBLOCK)
 		}
 	}
 	if err != nil {
@@ -68,16 +68,14 @@ func (f *stdio) openPipes(s Spec) (err error) {
 }
 
 // openOutput makes the pipe of one output stream. The child's end is opened
-// anew, for reading too: as long as the child lives its pipe has a reader.
+// anew: for reading too, so that its pipe has a reader as long as the child
+// lives, and blocking.
 func (f *stdio) openOutput(s Stream) error {
-	r, w, err := pipe()
+	r, w, err := pipe(unix.O_NONBLOCK)
 	if err != nil {
 		return err
 	}
 	f.out[s], f.child[1+s] = r, w
-	if err := unix.SetNonblock(r, true); err != nil {
-		return err
-	}
 	var st unix.Stat_t
 	if err := unix.Fstat(r, &st); err != nil {
 		return err
@@ -85,16 +83,16 @@ func (f *stdio) openOutput(s Stream) error {
 	f.ino[s] = st.Ino
 	rw, err := unix.Open("/proc/self/fd/"+strconv.Itoa(w), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil { // no /proc: the stream works, but no later agent can take it over
-		return nil
+		return unix.SetNonblock(w, false)
 	}
 	unix.Close(w)
 	f.child[1+s] = rw
 	return nil
 }
 
-func pipe() (r, w int, err error) {
+func pipe(flags int) (r, w int, err error) {
 	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+	if err := unix.Pipe2(fds[:], flags|unix.O_CLOEXEC); err != nil {
 		return -1, -1, fmt.Errorf("pipe: %w", err)
 	}
 	return fds[0], fds[1], nil

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // role is the first argument of a test binary that is to be a child.
@@ -27,6 +29,7 @@ var roles = map[string]Role{
 	"ignoreterm": ignoreTerm,
 	"grandchild": grandchild,
 	"kill":       killSelf,
+	"winch":      winch,
 }
 
 // Register adds a role of the calling package. It must be called before Main.
@@ -55,6 +58,7 @@ func Main() {
 //	ignoreterm     "ready", then lives on for a minute whatever SIGTERM says
 //	grandchild S   leaves a child behind that holds the output and ends after S seconds with "late"
 //	kill SIG       dies of the signal
+//	winch          "ready", then "winch COLSxROWS" at each SIGWINCH, until killed
 func Argv(name string, args ...string) []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -116,6 +120,20 @@ func grandchild(args []string) int {
 func killSelf(args []string) int {
 	_ = syscall.Kill(os.Getpid(), syscall.Signal(number(args)))
 	time.Sleep(time.Minute)
+	return 0
+}
+
+func winch([]string) int {
+	resized := make(chan os.Signal, 16)
+	signal.Notify(resized, syscall.SIGWINCH)
+	fmt.Println("ready")
+	for range resized {
+		size, err := unix.IoctlGetWinsize(1, unix.TIOCGWINSZ)
+		if err != nil {
+			return code(err)
+		}
+		fmt.Printf("winch %dx%d\n", size.Col, size.Row)
+	}
 	return 0
 }
 
