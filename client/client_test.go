@@ -99,9 +99,10 @@ func TestCancelledCallLeavesConnectionUsable(t *testing.T) {
 
 // An agent reads no further while too many replies are out.
 func TestAbandonedRepliesRetireConnection(t *testing.T) {
-	gone := make(chan struct{})
+	gone, asked := make(chan struct{}), make(chan struct{})
 	f := newFakeAgent(t, true, func(_ *fakePeer, r object) object {
 		if r["op"] == "proc_kill" {
+			asked <- struct{}{}
 			<-gone
 		}
 		return object{}
@@ -113,11 +114,14 @@ func TestAbandonedRepliesRetireConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxAbandoned + 1 {
-		short, cancel := context.WithTimeout(ctx, time.Millisecond)
-		if err := c.Kill(short, "p_1"); !errors.Is(err, context.DeadlineExceeded) {
+		abandoned, cancel := context.WithCancel(ctx)
+		go func() {
+			<-asked
+			cancel()
+		}()
+		if err := c.Kill(abandoned, "p_1"); !errors.Is(err, context.Canceled) {
 			t.Fatalf("Kill: %v", err)
 		}
-		cancel()
 	}
 	if _, err := c.Info(ctx); err != nil {
 		t.Error(err)

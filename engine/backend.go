@@ -140,6 +140,7 @@ func (e *Engine) Info() wire.InfoReply {
 		AgentVersion: e.cfg.Version,
 		ImageSHA256:  e.cfg.ImageSHA256,
 		Caps:         []string{"proc", "resize", "follow", "journal", "ids", "idempotency"},
+		Features:     e.table.Features(),
 		PID:          os.Getpid(),
 		UptimeSec:    (e.now().Mono - e.born.Mono) / int64(time.Second),
 		ProcCount:    e.view.len(),

@@ -108,6 +108,7 @@ func Open(cfg Config) (*Engine, error) {
 
 // open acquires everything; release gives back what it got, also half-way.
 func (e *Engine) open() error {
+	procs.CatchIgnored()
 	var err error
 	if e.boot, err = bootID(); err != nil {
 		return err

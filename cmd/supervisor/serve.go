@@ -75,14 +75,11 @@ func closeEngine(e *engine.Engine, reason string, cause error) error {
 	return cause
 }
 
-// catchSignals takes over every signal that ends an agent, and every one that
-// may have been ignored when it was launched: children are started with the
-// default for what is caught, but an ignored signal stays ignored in them
-// (signal(7)).
+// catchSignals takes over what ends an agent, and what must not: a hang-up of
+// the terminal that it was started from, a log whose reader is gone.
 func catchSignals(ctx context.Context) <-chan string {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE,
-		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCHLD)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
 	stop := make(chan string, 1)
 	go func() {
 		for {
