@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -231,7 +232,38 @@ func (e *Engine) gather() (steps []step, stopReason string) {
 		break
 	}
 	steps = append(e.observations(), steps...)
+	if e.endIsNear(steps) {
+		e.linger()
+		steps = append(steps, e.observations()...)
+	}
 	return append(steps, e.due()...), stopReason
+}
+
+// lingerFor is how long the end of a process's streams waits for its exit.
+const lingerFor = 500 * time.Microsecond
+
+// endIsNear tells whether a turn would do nothing but record the end of streams
+// of processes that live: nearly always they are about to exit, and a reader
+// of the exit would have to wait for one commit more.
+func (e *Engine) endIsNear(steps []step) bool {
+	return len(steps) > 0 && !slices.ContainsFunc(steps, func(s step) bool {
+		c, ok := s.command.(statemachine.StreamsEnded)
+		if !ok {
+			return true
+		}
+		p := e.registry.Get(c.Handle)
+		return p == nil || !p.State.Alive()
+	})
+}
+
+// linger waits a moment for the next observation.
+func (e *Engine) linger() {
+	timer := time.NewTimer(lingerFor)
+	defer timer.Stop()
+	select {
+	case <-e.observed.ready:
+	case <-timer.C:
+	}
 }
 
 // await blocks until a request, an observation, the next due time or a stop.
