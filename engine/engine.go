@@ -37,6 +37,7 @@ type Config struct {
 	JournalMaxBytes int64
 	JournalSync     journal.SyncMode
 	SetAsideDamaged bool // start a new journal instead of refusing a damaged one
+	ReapOrphans     bool // see procs.Table.ReapOrphans: the process has no other children
 	Version         string
 	ImageSHA256     string
 	Log             *slog.Logger
@@ -57,6 +58,7 @@ type Engine struct {
 	inbox    chan step     // requests; a full one holds the connection back
 	observed observations  // never full
 	verbs    coalescer     // verbs that changed nothing
+	attended attended      // what runs for the older verbs
 	view     view          // what readers see
 	loud     broadcast     // a record that journal_read should wake for
 	health   atomic.Int32  // of the journal, see journalHealth
@@ -96,6 +98,7 @@ func Open(cfg Config) (*Engine, error) {
 	}
 	e.observed.init()
 	e.verbs.init()
+	e.attended.init()
 	e.view.init()
 	e.loud.init()
 	if err := e.open(); err != nil {
@@ -139,7 +142,10 @@ func (e *Engine) open() error {
 	if err != nil {
 		return err
 	}
-	return e.recover()
+	if err := e.recover(); err != nil || !e.cfg.ReapOrphans {
+		return err
+	}
+	return e.table.ReapOrphans()
 }
 
 func (e *Engine) openJournal() error {
@@ -181,7 +187,13 @@ func (e *Engine) logError(what string, err error) {
 
 // Quiesce makes every verb that waits, and every later one that would change
 // something, answer that the agent is shutting down. What was begun goes on.
-func (e *Engine) Quiesce() { e.quiesce.Do(func() { close(e.quiesced) }) }
+// What runs for the older verbs is killed.
+func (e *Engine) Quiesce() {
+	e.quiesce.Do(func() {
+		close(e.quiesced)
+		e.attended.end()
+	})
+}
 
 // Close ends the agent in order: what was asked is finished or refused, the
 // journal gets a snapshot and agent.stopped, and the processes live on.
@@ -303,15 +315,16 @@ func (e *Engine) refuseWaiting() {
 	}
 }
 
-// finishStarts waits for the outcomes of starts that were performed.
+// finishStarts waits for the outcomes of starts that were performed, and of
+// the older verbs.
 func (e *Engine) finishStarts() {
 	timeout := time.After(startGrace)
-	for len(e.starting) > 0 {
+	for len(e.starting) > 0 || e.attended.running.Load() > 0 {
 		select {
 		case <-e.observed.ready:
 			e.turn(e.observations())
 		case <-timeout:
-			e.cfg.Log.Error("stopping with starts under way", "count", len(e.starting))
+			e.cfg.Log.Error("stopping with requests under way", "starts", len(e.starting), "older", e.attended.running.Load())
 			return
 		}
 	}

@@ -30,7 +30,7 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o.engine.Log, o.engine.ImageSHA256 = log, digest
+	o.engine.Log, o.engine.ImageSHA256, o.engine.ReapOrphans = log, digest, true
 	e, err := engine.Open(o.engine)
 	if err != nil {
 		return err
