@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,7 +69,6 @@ type Engine struct {
 	upgrades   chan struct{} // holds one when an image is installed and waits for its turn
 	quietSince atomic.Int64  // monotonic, when a handover began
 	inherited  *Inheritance  // nil unless this image took over from another
-	ready      sync.Once     // for the record of it
 	setAside   string        // name of a journal that was put aside at this start
 	gate       gate          // shut when nothing new is taken and waits end
 	between    chan func()   // what needs the loop's state, while no turn is under way

@@ -93,7 +93,6 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 		defer close(served)
 		server.Serve(context.Background())
 	}()
-	a.engine.Ready()
 	a.log.Info("ready", "version", version, "pid", os.Getpid(), "listen", addresses(a.listeners))
 	within := closeWithin
 	select {
