@@ -138,6 +138,9 @@ func (e *Engine) refuse(out *outcome, c *call, err error) {
 
 // apply makes the next record, folds it in, and queues it for the commit.
 func (e *Engine) apply(out *outcome, at statemachine.Instant, ev statemachine.HandleEvent) {
+	if e.expendable(ev.Event) {
+		return
+	}
 	rec := &statemachine.Record{
 		Seq:    e.registry.Seq() + 1,
 		Stamp:  statemachine.Stamp{Instant: at, Gen: e.gen},
