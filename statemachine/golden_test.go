@@ -136,7 +136,7 @@ var sampleEvents = map[Kind]Event{
 	KindOrphaned:  &Orphaned{true, false},
 	KindLost:      &Lost{},
 	KindCollected: &Collected{WhyRetention},
-	KindSnapshot:  &Snapshot{65_536},
+	KindSnapshot:  &Snapshot{65_536, 0},
 	KindPruned:    &Pruned{65_536},
 
 	KindUpgradeRequested:  &UpgradeRequested{sampleImages, "/tmp/agent.new"},
