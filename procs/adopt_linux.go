@@ -81,6 +81,7 @@ func (p *process) find() (alive bool, s Status) {
 		return false, status
 	}
 	p.running = true
+	p.t.orphans.adopt(p.pid)
 	return true, Status{}
 }
 

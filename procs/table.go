@@ -13,6 +13,7 @@ type Table struct {
 	opt     Options
 	sys     system
 	reactor *reactor
+	orphans orphans
 
 	// forks is read-locked from each fork until its child is registered. Who
 	// reaps children that nobody registered takes the write side first.
@@ -48,6 +49,7 @@ func New(o Options) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{opt: o, sys: probeSystem(), reactor: r, procs: make(map[string]*process)}
+	t.orphans.init()
 	r.start()
 	return t, nil
 }
@@ -61,6 +63,7 @@ func (t *Table) Close() error {
 	t.closed = true
 	t.mu.Unlock()
 	t.spawning.Wait()
+	t.orphans.stop()
 	t.reactor.stop()
 	for _, p := range t.reactor.owners() { // forgotten ones too
 		p.release()
