@@ -148,6 +148,7 @@ func (e *Engine) Info() wire.InfoReply {
 		UptimeSec:    (e.now().Mono - e.born.Mono) / int64(time.Second),
 		ProcCount:    e.view.len(),
 		Journal:      e.journalState(),
+		Reaped:       e.table.Reaped(),
 	}
 }
 

@@ -38,6 +38,7 @@ type Config struct {
 	JournalMaxBytes int64
 	JournalSync     journal.SyncMode
 	SetAsideDamaged bool // start a new journal instead of refusing a damaged one
+	ReapOrphans     bool // see procs.Table.ReapOrphans: the process has no other children
 	Version         string
 	ImageSHA256     string
 	Image           string // path of the installed image
@@ -60,6 +61,7 @@ type Engine struct {
 	inbox      chan step    // requests; a full one holds the connection back
 	observed   observations // never full
 	verbs      coalescer    // verbs that changed nothing
+	attended   atomic.Int32 // older verbs that are not journaled yet
 	view       view         // what readers see
 	loud       broadcast    // a record that journal_read should wake for
 	health     atomic.Int32 // of the journal, see journalHealth
@@ -157,9 +159,14 @@ func (e *Engine) open() error {
 		return err
 	}
 	if e.inherited != nil {
-		return e.takeOver()
+		err = e.takeOver()
+	} else {
+		err = e.recover()
 	}
-	return e.recover()
+	if err != nil || !e.cfg.ReapOrphans {
+		return err
+	}
+	return e.table.ReapOrphans()
 }
 
 func (e *Engine) openJournal() error {
@@ -204,6 +211,7 @@ func (e *Engine) logError(what string, err error) {
 
 // Quiesce makes every verb that waits, and every later one that would change
 // something, answer that the agent is shutting down. What was begun goes on.
+// What runs for the older verbs is killed.
 func (e *Engine) Quiesce() { e.gate.close(errShuttingDown) }
 
 // Close ends the agent in order: what was asked is finished or refused, the
@@ -359,15 +367,16 @@ func (e *Engine) refuseWaiting(err error) {
 	}
 }
 
-// finishStarts waits for the outcomes of starts that were performed.
+// finishStarts waits for the outcomes of starts that were performed, and of
+// the older verbs.
 func (e *Engine) finishStarts() {
 	timeout := time.After(startGrace)
-	for len(e.starting) > 0 {
+	for len(e.starting) > 0 || e.attended.Load() > 0 {
 		select {
 		case <-e.observed.ready:
 			e.turn(e.observations())
 		case <-timeout:
-			e.cfg.Log.Error("stopping with starts under way", "count", len(e.starting))
+			e.cfg.Log.Error("stopping with requests under way", "starts", len(e.starting), "older", e.attended.Load())
 			return
 		}
 	}

@@ -32,6 +32,7 @@ type call struct {
 	same        []*call // starts with the same idempotency key, which wait for this one
 	written     int     // of a write
 	unjournaled bool    // done although the journal could not take it
+	attended    bool    // of an older verb; see Engine.attended
 }
 
 // settle gives the outcome to whoever waits. Only the first one counts.
@@ -190,6 +191,9 @@ func (e *Engine) settle(s settlement, commitErr error) {
 		c.pid = s.call.pid
 		e.verbs.add(c.caller, c.handle, s.err)
 		c.settle(s.err)
+	}
+	if s.call.attended {
+		e.attended.Add(-1)
 	}
 	s.call.settle(s.err)
 }

@@ -178,6 +178,9 @@ func (c *connection) receive(line []byte) bool {
 		return false
 	}
 	c.heard = true
+	if x.refused == nil && x.verb.kind == takesOver {
+		return c.becomeTerminal(x)
+	}
 	c.dispatch(x)
 	return true
 }
@@ -185,7 +188,7 @@ func (c *connection) receive(line []byte) bool {
 // dispatch answers at once what neither waits nor has to wait for another.
 func (c *connection) dispatch(x *exchange) {
 	x.ctx = c.ctx
-	if x.request != nil && x.verb.kind == reads {
+	if x.request != nil && x.verb.kind.endsWithPeer() {
 		x.ctx = c.waits
 	}
 	if c.begin(x) {
@@ -254,12 +257,23 @@ func (c *connection) answer(x *exchange) {
 	if err != nil {
 		m = beside(m)
 	}
-	x.scratch.line = AppendReply(x.scratch.line[:0], x.id, m, err)
-	c.write(x.scratch.line)
-	if x.granted > 0 {
-		x.budget.give(x.granted)
+	c.reply(x, m, err)
+	if granted := x.granted.Load(); granted > 0 {
+		x.budget.give(granted)
 	}
 	scratches.Put(x.scratch)
+}
+
+// reply writes the reply, a large one in pieces.
+func (c *connection) reply(x *exchange, m Message, err error) {
+	e := encoder{dst: x.scratch.line[:0], to: c}
+	e.reply(x.id, m, err, !x.older)
+	if e.err != nil { // the rest of the line cannot be had
+		c.gone()
+	}
+	e.handOn()
+	c.writing.Unlock()
+	x.scratch.line = e.dst
 }
 
 // call serves x and has it noted, unless the backend journaled it itself.
@@ -293,15 +307,17 @@ func (c *connection) recovered(x *exchange, err *error) {
 	}
 }
 
-// write sends one line. A peer that breaks or does not read is gone.
-func (c *connection) write(line []byte) {
+// send sends the next bytes. A peer that breaks or does not read is gone.
+// Called with writing held.
+func (c *connection) send(p []byte) {
+	if c.waits.Err() != nil {
+		return
+	}
 	stall := c.guest.Stall
 	if stall == 0 {
 		stall = DefaultStall
 	}
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if err := c.conn.writeAll(line, stall); err != nil {
+	if err := c.conn.writeAll(p, stall); err != nil {
 		c.gone()
 	}
 }

@@ -68,7 +68,7 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 	if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
 		return err
 	}
-	a.opts.engine.Log = a.log
+	a.opts.engine.Log, a.opts.engine.ReapOrphans = a.log, true
 	if inherited != nil {
 		if a.listeners, err = inherit(inherited.Listeners(), a.opts.access); err == nil {
 			a.engine, err = inherited.Adopt(a.opts.engine)
