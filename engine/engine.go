@@ -43,6 +43,9 @@ type Config struct {
 	ImageSHA256     string
 	Image           string // path of the installed image
 	Log             *slog.Logger
+	// Crashed is called where the engine panics, and must not return; nil lets
+	// the process die of it.
+	Crashed func(reason any, stack []byte)
 }
 
 // Engine is a running agent without its fronts. It implements wire.Backend.
@@ -154,6 +157,7 @@ func (e *Engine) open() error {
 		TailBytes: e.cfg.TailBytes,
 		Observe:   e.observed.add,
 		Log:       e.cfg.Log,
+		Crashed:   e.cfg.Crashed,
 	})
 	if err != nil {
 		return err
@@ -234,6 +238,7 @@ func (e *Engine) Close(ctx context.Context, reason string) error {
 func (e *Engine) run() {
 	defer close(e.stopped)
 	defer e.release()
+	defer procs.Recover(e.cfg.Crashed)
 	for {
 		steps, reason := e.gather()
 		e.turn(steps)
