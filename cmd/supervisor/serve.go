@@ -34,8 +34,8 @@ type agent struct {
 }
 
 // serve runs the agent until a signal or ctx ends it, or another image takes
-// over.
-func serve(ctx context.Context, o options, stderr io.Writer) error {
+// over. The reason is the signal's name.
+func serve(ctx context.Context, o options, stderr io.Writer) (reason string, err error) {
 	inherited, err := engine.Inherit() // before anything else opens descriptors
 	log, flush := newLog(stderr, o.logLevel)
 	defer flush()
@@ -46,15 +46,15 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	}
 	if err != nil && inherited != nil {
 		log.Error("cannot take over: going back", "error", err)
-		return inherited.RollBack(a.opts.engine.Image, err)
+		return "", inherited.RollBack(a.opts.engine.Image, err)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	for {
 		reason, err := a.run(stop)
 		if reason != "" || err != nil {
-			return a.close(reason, err)
+			return reason, a.close(reason, err)
 		}
 	}
 }
@@ -127,8 +127,23 @@ func (a *agent) handOver() error {
 	return a.engine.HandOver(fds)
 }
 
+// stopGrace is what processes have between SIGTERM and SIGKILL, and stopWithin
+// what all of them have together.
+const (
+	stopGrace  = 5 * time.Second
+	stopWithin = 8 * time.Second
+)
+
 // close ends what serve has put together.
 func (a *agent) close(reason string, cause error) error {
+	if a.opts.killOnExit {
+		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+		defer cancel()
+		if isInit() {
+			termStrays(a.engine.Running())
+		}
+		a.engine.StopProcesses(ctx, stopGrace)
+	}
 	for _, l := range a.listeners {
 		_ = l.Close() // its descriptor goes with the process anyway
 	}
