@@ -20,6 +20,8 @@ func (r *Registry) change(rec *Record) error {
 	switch rec.Event.(type) {
 	case *AgentStarted, *AgentStopped, *Verb, *Snapshot, *Pruned:
 		return nil
+	case *SessionOpened, *SessionResumed, *SessionLeft, *SessionClosed:
+		return r.changeSession(rec)
 	case *Unknown:
 		r.partial = true
 		return nil
@@ -37,9 +39,11 @@ func (r *Registry) change(rec *Record) error {
 		p = &Process{Handle: rec.Handle}
 		r.processes[rec.Handle] = p
 	}
+	counted := p.usesQuota()
 	p.State = to
 	p.note(rec)
 	r.noteKey(p, rec)
+	r.count(p, counted)
 	r.index(p)
 	return nil
 }
@@ -56,6 +60,7 @@ func (p *Process) note(rec *Record) {
 		p.StdinClosed = true
 	case *Signalled:
 		p.Sent = p.Sent.With(e.Signal)
+		p.Killed = p.Killed || e.Kill && e.Signal != sigint
 	case *Resized:
 		p.Spec.Cols, p.Spec.Rows = e.Cols, e.Rows
 	case *Deadline:
@@ -66,6 +71,8 @@ func (p *Process) note(rec *Record) {
 		p.end(Exited{ExitCode: -1, TimedOut: p.DeadlineHit, Reason: ReasonLost}, rec)
 	case *Drained:
 		p.Output = *e
+	case *Delivered:
+		p.Delivered = true
 	case *Orphaned:
 		p.Orphaned, p.StdinClosed = true, true
 	}
