@@ -23,6 +23,12 @@ func newCall(c wire.Caller, handle string) *call {
 // do submits a request and waits for its outcome. When ctx ends first the
 // request still runs its course.
 func (e *Engine) do(ctx context.Context, c *call, cmd statemachine.Command) error {
+	return e.submit(ctx, step{command: cmd, call: c})
+}
+
+// submit is do for a step of any kind.
+func (e *Engine) submit(ctx context.Context, s step) error {
+	c := s.call
 	select {
 	case <-e.quiesced:
 		e.verbs.add(c.caller, c.handle, errShuttingDown)
@@ -30,7 +36,7 @@ func (e *Engine) do(ctx context.Context, c *call, cmd statemachine.Command) erro
 	default:
 	}
 	select {
-	case e.inbox <- step{command: cmd, call: c}:
+	case e.inbox <- s:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-e.stopped:
@@ -69,7 +75,7 @@ func newHandle() string {
 // Signal implements wire.Backend.
 func (e *Engine) Signal(ctx context.Context, caller wire.Caller, r wire.SignalRequest) (wire.Ack, error) {
 	c := newCall(caller, r.Handle)
-	err := e.do(ctx, c, statemachine.Signal(r))
+	err := e.do(ctx, c, statemachine.Signal{Handle: r.Handle, Signal: r.Signal, Group: r.Group})
 	return ack(c, err)
 }
 

@@ -37,7 +37,9 @@ type Config struct {
 	TailBytes       int           // of each stream, kept in the journal
 	JournalMaxBytes int64
 	JournalSync     journal.SyncMode
-	SetAsideDamaged bool // start a new journal instead of refusing a damaged one
+	SetAsideDamaged bool          // start a new journal instead of refusing a damaged one
+	SessionProcs    int           // quota of each session of the agent front
+	SessionTTL      time.Duration // how long a session without a connection is kept
 	Version         string
 	ImageSHA256     string
 	Log             *slog.Logger
@@ -51,6 +53,7 @@ type Engine struct {
 	born    statemachine.Instant
 	environ []string // what children inherit
 	keyed   keyedHash
+	cursors cursors
 	lock    *os.File
 	journal *journal.Journal
 	table   *procs.Table
@@ -87,8 +90,9 @@ const inboxSize = 256
 func Open(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg:      cfg,
-		limits:   statemachine.Limits{MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain)},
+		limits:   limits(cfg),
 		environ:  childEnviron(os.Environ()),
+		cursors:  cursors(filepath.Join(cfg.RuntimeDir, "sessions")),
 		inbox:    make(chan step, inboxSize),
 		quiesced: make(chan struct{}),
 		stop:     make(chan string, 1),
@@ -105,6 +109,16 @@ func Open(cfg Config) (*Engine, error) {
 	}
 	go e.run()
 	return e, nil
+}
+
+// maxSessions bounds the sessions of the agent front.
+const maxSessions = 1024
+
+func limits(cfg Config) statemachine.Limits {
+	return statemachine.Limits{
+		MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain),
+		MaxSessions: maxSessions, SessionProcs: cfg.SessionProcs, SessionTTLNS: int64(cfg.SessionTTL),
+	}
 }
 
 // open acquires everything; release gives back what it got, also half-way.
@@ -317,6 +331,7 @@ const startGrace = 2 * time.Second
 func (e *Engine) finish(reason string) {
 	e.refuseWaiting()
 	e.finishStarts()
+	e.turn(e.observations())
 	e.turn(e.verbSteps(e.verbs.all()))
 	e.snapshot()
 	e.turn([]step{e.note("", &statemachine.AgentStopped{Reason: reason})})

@@ -36,6 +36,12 @@ type visitor interface {
 	sequence(name string, p *uint64, when presence)
 	base64(name string, p *[]byte, when presence)
 	raw(name string, p *[][]byte)
+	// seconds are nanoseconds in memory, a fraction on the wire.
+	seconds(name string, p *int64)
+	// maybe is a number, or null where there is none.
+	maybe(name string, p **int)
+	// pairs is an object of strings, NAME=VALUE each in memory.
+	pairs(name string, p *[]string)
 	// object is another message; present tells the encoder whether to write
 	// it, the decoder calls m when it is there.
 	object(name string, present bool, m func() Message)
