@@ -19,9 +19,12 @@ demo: build
 test: deps
 	go test -race -timeout 20m ./...
 
+# The race detector links with a C compiler; some tests play another launcher
+# in Python, or let system calls fail with strace.
 .PHONY: deps
 deps:
-	@command -v gcc >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev; }
+	@command -v gcc >/dev/null && command -v python3 >/dev/null && command -v strace >/dev/null || \
+		{ apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev python3 strace; }
 
 .PHONY: check
 check:

@@ -20,21 +20,18 @@ func newCall(c wire.Caller, handle string) *call {
 	return &call{caller: c, handle: handle, done: make(chan struct{})}
 }
 
-// do submits a request and waits for its outcome. When ctx ends first the
-// request still runs its course.
+// do submits a request, unless the gate is shut, and waits for its outcome.
 func (e *Engine) do(ctx context.Context, c *call, cmd statemachine.Command) error {
+	if err := e.gate.why(); err != nil {
+		e.verbs.add(c.caller, c.handle, err)
+		return err
+	}
 	return e.submit(ctx, step{command: cmd, call: c})
 }
 
-// submit is do for a step of any kind.
+// submit gives a step to the loop and waits until its call is settled. When
+// ctx ends first the request still runs its course.
 func (e *Engine) submit(ctx context.Context, s step) error {
-	c := s.call
-	select {
-	case <-e.quiesced:
-		e.verbs.add(c.caller, c.handle, errShuttingDown)
-		return errShuttingDown
-	default:
-	}
 	select {
 	case e.inbox <- s:
 	case <-ctx.Done():
@@ -43,8 +40,8 @@ func (e *Engine) submit(ctx context.Context, s step) error {
 		return errShuttingDown
 	}
 	select {
-	case <-c.done:
-		return c.err
+	case <-s.call.done:
+		return s.call.err
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-e.stopped:
@@ -145,7 +142,7 @@ func (e *Engine) Info() wire.InfoReply {
 	return wire.InfoReply{
 		AgentVersion: e.cfg.Version,
 		ImageSHA256:  e.cfg.ImageSHA256,
-		Caps:         []string{"proc", "resize", "follow", "journal", "ids", "idempotency"},
+		Caps:         []string{"proc", "resize", "follow", "journal", "ids", "idempotency", "upgrade"},
 		Features:     e.table.Features(),
 		PID:          os.Getpid(),
 		UptimeSec:    (e.now().Mono - e.born.Mono) / int64(time.Second),
@@ -188,8 +185,10 @@ func (e *Engine) Wait(ctx context.Context, r wire.WaitRequest) (wire.WaitReply, 
 			return wire.WaitReply{Exit: wire.Exit{Running: true, TimedOut: true}}, nil
 		case <-ctx.Done():
 			return wire.WaitReply{}, ctx.Err()
-		case <-e.quiesced:
-			return wire.WaitReply{}, errShuttingDown
+		case <-e.gate.closed():
+			if err := e.gate.why(); err != nil {
+				return wire.WaitReply{}, err
+			}
 		}
 	}
 	return wire.WaitReply{}, unknownHandle()

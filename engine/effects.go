@@ -111,6 +111,8 @@ func processError(err error) error {
 		return rejection(statemachine.ErrNotAPTY)
 	case errors.Is(err, procs.ErrStdinClosed):
 		return rejection(statemachine.ErrStdinClosed)
+	case errors.Is(err, procs.ErrParked):
+		return errUpgrading
 	}
 	return wire.Errorf(wire.CodeInternal, "%s", err)
 }
@@ -119,5 +121,3 @@ func processError(err error) error {
 func journalError(err error) error {
 	return wire.Errorf(wire.CodeJournalFailed, "the journal cannot record it: %s", err)
 }
-
-var errShuttingDown = wire.Errorf(wire.CodeShuttingDown, "the agent is shutting down")

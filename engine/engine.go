@@ -42,6 +42,7 @@ type Config struct {
 	SessionTTL      time.Duration // how long a session without a connection is kept
 	Version         string
 	ImageSHA256     string
+	Image           string // path of the installed image
 	Log             *slog.Logger
 }
 
@@ -49,6 +50,7 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	limits  statemachine.Limits
+	gen     int // images since the agent started
 	boot    statemachine.Boot
 	born    statemachine.Instant
 	environ []string // what children inherit
@@ -58,18 +60,23 @@ type Engine struct {
 	journal *journal.Journal
 	table   *procs.Table
 
-	inbox    chan step     // requests; a full one holds the connection back
-	observed observations  // never full
-	verbs    coalescer     // verbs that changed nothing
-	view     view          // what readers see
-	loud     broadcast     // a record that journal_read should wake for
-	health   atomic.Int32  // of the journal, see journalHealth
-	oom      *oomWatch     // of the loop
-	setAside string        // name of a journal that was put aside at this start
-	quiesced chan struct{} // closed when nothing new is taken and waits end
-	quiesce  sync.Once
-	stop     chan string   // reason of an orderly stop
-	stopped  chan struct{} // closed when the loop has ended
+	inbox      chan step    // requests; a full one holds the connection back
+	observed   observations // never full
+	verbs      coalescer    // verbs that changed nothing
+	view       view         // what readers see
+	loud       broadcast    // a record that journal_read should wake for
+	health     atomic.Int32 // of the journal, see journalHealth
+	oom        *oomWatch    // of the loop
+	upgrade    upgrading
+	upgrades   chan struct{} // holds one when an image is installed and waits for its turn
+	quietSince atomic.Int64  // monotonic, when a handover began
+	inherited  *Inheritance  // nil unless this image took over from another
+	ready      sync.Once     // for the record of it
+	setAside   string        // name of a journal that was put aside at this start
+	gate       gate          // shut when nothing new is taken and waits end
+	between    chan func()   // what needs the loop's state, while no turn is under way
+	stop       chan string   // reason of an orderly stop
+	stopped    chan struct{} // closed when the loop has ended
 
 	// owned by the loop
 	registry    *statemachine.Registry
@@ -88,14 +95,25 @@ const inboxSize = 256
 // processes of an earlier life again, and starts the loop. Errors of the
 // journal package come through unchanged.
 func Open(cfg Config) (*Engine, error) {
+	e := newEngine(cfg)
+	if err := e.open(); err != nil {
+		e.release()
+		return nil, err
+	}
+	go e.run()
+	return e, nil
+}
+
+func newEngine(cfg Config) *Engine {
 	e := &Engine{
 		cfg:      cfg,
 		limits:   limits(cfg),
 		environ:  childEnviron(os.Environ()),
 		cursors:  cursors(filepath.Join(cfg.RuntimeDir, "sessions")),
 		inbox:    make(chan step, inboxSize),
-		quiesced: make(chan struct{}),
+		between:  make(chan func()),
 		stop:     make(chan string, 1),
+		upgrades: make(chan struct{}, 1),
 		stopped:  make(chan struct{}),
 		starting: map[string]*call{}, unjournaled: map[string]bool{},
 	}
@@ -103,12 +121,8 @@ func Open(cfg Config) (*Engine, error) {
 	e.verbs.init()
 	e.view.init()
 	e.loud.init()
-	if err := e.open(); err != nil {
-		e.release()
-		return nil, err
-	}
-	go e.run()
-	return e, nil
+	e.gate.init()
+	return e
 }
 
 // maxSessions bounds the sessions of the agent front.
@@ -135,8 +149,10 @@ func (e *Engine) open() error {
 			return err
 		}
 	}
-	if e.lock, err = journal.Lock(filepath.Join(e.cfg.StateDir, "lock")); err != nil {
-		return err
+	if e.lock == nil {
+		if e.lock, err = journal.Lock(filepath.Join(e.cfg.StateDir, "lock")); err != nil {
+			return err
+		}
 	}
 	if e.keyed, err = loadKey(filepath.Join(e.cfg.StateDir, "key")); err != nil {
 		return err
@@ -154,12 +170,18 @@ func (e *Engine) open() error {
 	if err != nil {
 		return err
 	}
+	if e.inherited != nil {
+		return e.takeOver()
+	}
 	return e.recover()
 }
 
 func (e *Engine) openJournal() error {
 	path := filepath.Join(e.cfg.StateDir, "journal.db")
 	opts := journal.Options{Sync: e.cfg.JournalSync, MaxBytes: e.cfg.JournalMaxBytes}
+	if e.inherited != nil {
+		opts.File = os.NewFile(uintptr(e.inherited.handoff.JournalFD), path)
+	}
 	j, err := journal.Open(path, opts)
 	damaged := errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrForeign) || errors.Is(err, journal.ErrNewer)
 	if damaged && e.cfg.SetAsideDamaged {
@@ -196,7 +218,7 @@ func (e *Engine) logError(what string, err error) {
 
 // Quiesce makes every verb that waits, and every later one that would change
 // something, answer that the agent is shutting down. What was begun goes on.
-func (e *Engine) Quiesce() { e.quiesce.Do(func() { close(e.quiesced) }) }
+func (e *Engine) Quiesce() { e.gate.close(errShuttingDown) }
 
 // Close ends the agent in order: what was asked is finished or refused, the
 // journal gets a snapshot and agent.stopped, and the processes live on.
@@ -290,6 +312,8 @@ func (e *Engine) await() (steps []step, stopReason string) {
 	case <-e.observed.ready:
 	case <-e.verbs.ready:
 	case <-timer.C:
+	case f := <-e.between:
+		f()
 	case stopReason = <-e.stop:
 	}
 	return steps, stopReason
@@ -329,7 +353,7 @@ const startGrace = 2 * time.Second
 
 // finish writes the last records of this life.
 func (e *Engine) finish(reason string) {
-	e.refuseWaiting()
+	e.refuseWaiting(errShuttingDown)
 	e.finishStarts()
 	e.turn(e.observations())
 	e.turn(e.verbSteps(e.verbs.all()))
@@ -338,12 +362,12 @@ func (e *Engine) finish(reason string) {
 }
 
 // refuseWaiting answers the requests that no turn took.
-func (e *Engine) refuseWaiting() {
+func (e *Engine) refuseWaiting(err error) {
 	for {
 		select {
 		case s := <-e.inbox:
-			e.verbs.add(s.call.caller, s.call.handle, errShuttingDown)
-			s.call.settle(errShuttingDown)
+			e.verbs.add(s.call.caller, s.call.handle, err)
+			s.call.settle(err)
 		default:
 			return
 		}

@@ -38,8 +38,10 @@ func (e *Engine) JournalRead(ctx context.Context, r wire.JournalReadRequest) (wi
 			timeout = nil
 		case <-ctx.Done():
 			return wire.JournalReadReply{}, ctx.Err()
-		case <-e.quiesced:
-			return wire.JournalReadReply{}, errShuttingDown
+		case <-e.gate.closed():
+			if err := e.gate.why(); err != nil {
+				return wire.JournalReadReply{}, err
+			}
 		}
 	}
 }

@@ -87,8 +87,10 @@ func (e *Engine) Logs(ctx context.Context, r wire.LogsRequest, reply *wire.LogsR
 			timeout = nil
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-e.quiesced:
-			return errShuttingDown
+		case <-e.gate.closed():
+			if err := e.gate.why(); err != nil {
+				return err
+			}
 		}
 	}
 }

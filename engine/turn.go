@@ -140,7 +140,7 @@ func (e *Engine) refuse(out *outcome, c *call, err error) {
 func (e *Engine) apply(out *outcome, at statemachine.Instant, ev statemachine.HandleEvent) {
 	rec := &statemachine.Record{
 		Seq:    e.registry.Seq() + 1,
-		Stamp:  statemachine.Stamp{Instant: at},
+		Stamp:  statemachine.Stamp{Instant: at, Gen: e.gen},
 		Handle: ev.Handle,
 		Event:  ev.Event,
 	}

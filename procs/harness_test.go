@@ -16,6 +16,7 @@ func TestMain(m *testing.M) {
 	testproc.Register("agent", agentRole)
 	testproc.Register("disposition", dispositionRole)
 	testproc.Main()
+	CatchIgnored() // as the agent does: make(1) starts us with signals ignored
 	os.Exit(m.Run())
 }
 

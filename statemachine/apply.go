@@ -15,16 +15,16 @@ func (r *Registry) Apply(rec *Record) error {
 	return nil
 }
 
-// change does what the event means; the sequence is Apply's.
+// change does what the event means; the sequence is Apply's. In a partial
+// registry a record that cannot follow is passed over: what it follows may be
+// what was not understood.
 func (r *Registry) change(rec *Record) error {
-	switch rec.Event.(type) {
-	case *AgentStarted, *AgentStopped, *Verb, *Snapshot, *Pruned:
-		return nil
-	case *SessionOpened, *SessionResumed, *SessionLeft, *SessionClosed:
-		return r.changeSession(rec)
-	case *Unknown:
+	if _, unknown := rec.Event.(*Unknown); unknown {
 		r.partial = true
 		return nil
+	}
+	if _, about := lifecycle[rec.Event.Kind()]; !about {
+		return r.changeSession(rec) // of no process
 	}
 	p := r.processes[rec.Handle]
 	state := StateAbsent
@@ -33,6 +33,9 @@ func (r *Registry) change(rec *Record) error {
 	}
 	to := next(state, rec.Event.Kind())
 	if to == never || rec.Handle == "" {
+		if r.partial {
+			return nil
+		}
 		return &TransitionError{Seq: rec.Seq, Handle: rec.Handle, State: state, Kind: rec.Event.Kind()}
 	}
 	if p == nil {

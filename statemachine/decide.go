@@ -106,7 +106,7 @@ func (r *Registry) Decide(l Limits, now Instant, c Command) Decision {
 	case StreamsEnded:
 		return r.fact(c.Handle, &c.Drained)
 	case Found:
-		return r.fact(c.Handle, &c.Orphaned)
+		return r.decideFound(c)
 	case Note:
 		return Decision{Events: []HandleEvent{{c.Handle, c.Event}}}
 	}
@@ -276,6 +276,16 @@ func (p *Process) reason(c Ended) Reason {
 		return ReasonOOM
 	}
 	return ReasonSignal
+}
+
+// decideFound also kills a process whose deadline was recorded by an agent that
+// died before it could act.
+func (r *Registry) decideFound(c Found) Decision {
+	d := r.fact(c.Handle, &c.Orphaned)
+	if p := r.processes[c.Handle]; p != nil && p.State.Alive() && p.DeadlineHit {
+		d.Effects = append(d.Effects, Send{c.Handle, sigkill, true})
+	}
+	return d
 }
 
 func (r *Registry) decideMissing(c Missing) Decision {

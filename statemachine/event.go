@@ -30,6 +30,13 @@ const (
 
 	KindSnapshot Kind = "journal.snapshot"
 	KindPruned   Kind = "journal.pruned"
+
+	KindUpgradeRequested  Kind = "upgrade.requested"
+	KindUpgradeRejected   Kind = "upgrade.rejected"
+	KindUpgradeHandoff    Kind = "upgrade.handoff"
+	KindUpgradeAdopted    Kind = "upgrade.adopted"
+	KindUpgradeVerified   Kind = "upgrade.verified"
+	KindUpgradeRolledBack Kind = "upgrade.rolled_back"
 )
 
 // Event is a fact: it happened, and nothing rejects it.
@@ -243,6 +250,52 @@ type SessionLeft struct{ Session string }
 type SessionClosed struct {
 	Session string
 	Why     CollectWhy
+}
+
+// Images says which image takes over from which. To is "" until the candidate
+// has said its version.
+type Images struct {
+	From   string
+	To     string
+	SHA256 string // of the later one
+}
+
+// UpgradeRequested is a candidate that somebody wants to take over.
+type UpgradeRequested struct {
+	Images
+	Path string
+}
+
+// UpgradeRejected is a candidate that will not: nothing was changed.
+type UpgradeRejected struct {
+	Images
+	Error string
+}
+
+// UpgradeHandoff is the last record of an image.
+type UpgradeHandoff struct {
+	Images
+	Procs int // records handed over
+}
+
+// UpgradeAdopted is the first record of the image that took over.
+type UpgradeAdopted struct {
+	Images
+	Procs      int
+	BlackoutUS int64 // from the last request that was accepted to readiness
+}
+
+// UpgradeVerified is the whole journal checked after an upgrade.
+type UpgradeVerified struct {
+	Images
+	ThroughSeq uint64
+	Error      string // "" where all is well
+}
+
+// UpgradeRolledBack is an image that could not go on: To is back.
+type UpgradeRolledBack struct {
+	Images
+	Error string
 }
 
 // Unknown is an event of a kind, or of a version of a kind, that this image

@@ -166,5 +166,43 @@ func (e *SessionClosed) fields(v visitor) {
 	v.String("why", (*string)(&e.Why), always)
 }
 
+func (i *Images) fields(v visitor) {
+	v.String("from", &i.From, always)
+	v.String("to", &i.To, always)
+	v.String("sha256", &i.SHA256, always)
+}
+
+func (e *UpgradeRequested) fields(v visitor) {
+	e.Images.fields(v)
+	v.String("path", &e.Path, always)
+}
+
+func (e *UpgradeRejected) fields(v visitor) {
+	e.Images.fields(v)
+	v.String("error", &e.Error, always)
+}
+
+func (e *UpgradeHandoff) fields(v visitor) {
+	e.Images.fields(v)
+	v.Int("procs", &e.Procs, always)
+}
+
+func (e *UpgradeAdopted) fields(v visitor) {
+	e.Images.fields(v)
+	v.Int("procs", &e.Procs, always)
+	v.Int64("blackout_us", &e.BlackoutUS, always)
+}
+
+func (e *UpgradeVerified) fields(v visitor) {
+	e.Images.fields(v)
+	v.Uint64("through_seq", &e.ThroughSeq, always)
+	v.String("error", &e.Error, optional)
+}
+
+func (e *UpgradeRolledBack) fields(v visitor) {
+	e.Images.fields(v)
+	v.String("error", &e.Error, always)
+}
+
 // An unknown event has no names to list: visitors carry its Data whole.
 func (u *Unknown) fields(visitor) {}

@@ -123,7 +123,7 @@ func extent(b []byte) (int, error) {
 		h := headOf(b[pos:])
 		bytes, values := h.content()
 		pos += h.size
-		if left := uint64(len(b) - pos); h.class == malformed || bytes > left || values > left {
+		if h.class == malformed || bytes > uint64(len(b)-pos) {
 			return 0, fmt.Errorf("%w at byte %d", errMalformed, pos)
 		}
 		pos += int(bytes)

@@ -49,6 +49,18 @@ func newEvent(k Kind) Event {
 		return &Snapshot{}
 	case KindPruned:
 		return &Pruned{}
+	case KindUpgradeRequested:
+		return &UpgradeRequested{}
+	case KindUpgradeRejected:
+		return &UpgradeRejected{}
+	case KindUpgradeHandoff:
+		return &UpgradeHandoff{}
+	case KindUpgradeAdopted:
+		return &UpgradeAdopted{}
+	case KindUpgradeVerified:
+		return &UpgradeVerified{}
+	case KindUpgradeRolledBack:
+		return &UpgradeRolledBack{}
 	}
 	return nil
 }
@@ -121,6 +133,24 @@ func (*Snapshot) Kind() Kind { return KindSnapshot }
 
 // Kind returns the event's name in the journal.
 func (*Pruned) Kind() Kind { return KindPruned }
+
+// Kind returns the event's name in the journal.
+func (*UpgradeRequested) Kind() Kind { return KindUpgradeRequested }
+
+// Kind returns the event's name in the journal.
+func (*UpgradeRejected) Kind() Kind { return KindUpgradeRejected }
+
+// Kind returns the event's name in the journal.
+func (*UpgradeHandoff) Kind() Kind { return KindUpgradeHandoff }
+
+// Kind returns the event's name in the journal.
+func (*UpgradeAdopted) Kind() Kind { return KindUpgradeAdopted }
+
+// Kind returns the event's name in the journal.
+func (*UpgradeVerified) Kind() Kind { return KindUpgradeVerified }
+
+// Kind returns the event's name in the journal.
+func (*UpgradeRolledBack) Kind() Kind { return KindUpgradeRolledBack }
 
 // Kind returns the name that was read.
 func (u *Unknown) Kind() Kind { return u.Name }

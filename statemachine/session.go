@@ -177,52 +177,59 @@ func (r *Registry) nextClose(l Limits, now Instant) (ns int64, ok bool) {
 	return l.SessionTTLNS - age(r.idle[0].LeftAt, now), true
 }
 
-// changeSession does what an event about a session means.
+// changeSession does what an event about a session means; any other is left
+// alone.
 func (r *Registry) changeSession(rec *Record) error {
+	name, ok := "", true
 	switch e := rec.Event.(type) {
 	case *SessionOpened:
-		if e.Session == "" || r.sessions[e.Session] != nil {
-			return sessionError(rec, e.Session)
-		}
-		r.sessions[e.Session] = &Session{
-			Name: e.Session, Hash: e.Hash, OpenedSeq: rec.Seq, OpenedAt: rec.Stamp.Instant,
-		}
-		for _, p := range r.processes { // of an earlier session of that name
-			if p.Spec.Session == e.Session {
-				r.count(p, false)
-			}
-		}
+		name, ok = e.Session, r.openSession(rec, e)
 	case *SessionResumed:
-		s := r.sessions[e.Session]
-		if s == nil || !s.Idle() {
-			return sessionError(rec, e.Session)
-		}
-		s.LeftAt, s.LeftSeq = Instant{}, 0
-		r.notIdle(s)
+		name, ok = e.Session, r.setIdle(e.Session, false, rec)
 	case *SessionLeft:
-		s := r.sessions[e.Session]
-		if s == nil || s.Idle() {
-			return sessionError(rec, e.Session)
+		name, ok = e.Session, r.setIdle(e.Session, true, rec)
+	case *SessionClosed:
+		name, ok = e.Session, r.setIdle(e.Session, false, rec)
+		if ok {
+			delete(r.sessions, e.Session)
 		}
+	}
+	if ok || r.partial {
+		return nil
+	}
+	return fmt.Errorf("record %d: %s of session %q cannot follow", rec.Seq, rec.Event.Kind(), name)
+}
+
+func (r *Registry) openSession(rec *Record, e *SessionOpened) bool {
+	if e.Session == "" || r.sessions[e.Session] != nil {
+		return false
+	}
+	r.sessions[e.Session] = &Session{
+		Name: e.Session, Hash: e.Hash, OpenedSeq: rec.Seq, OpenedAt: rec.Stamp.Instant,
+	}
+	for _, p := range r.processes { // of an earlier session of that name
+		if p.Spec.Session == e.Session {
+			r.count(p, false)
+		}
+	}
+	return true
+}
+
+// setIdle makes a session idle, or no longer idle. It reports false if there
+// is none, or if it is so already.
+func (r *Registry) setIdle(name string, idle bool, rec *Record) bool {
+	s := r.sessions[name]
+	if s == nil || s.Idle() == idle {
+		return false
+	}
+	if idle {
 		s.LeftAt, s.LeftSeq = rec.Stamp.Instant, rec.Seq
 		r.idle = append(r.idle, s)
-	case *SessionClosed:
-		s := r.sessions[e.Session]
-		if s == nil || !s.Idle() {
-			return sessionError(rec, e.Session)
-		}
-		r.notIdle(s)
-		delete(r.sessions, s.Name)
+		return true
 	}
-	return nil
-}
-
-func (r *Registry) notIdle(s *Session) {
+	s.LeftAt, s.LeftSeq = Instant{}, 0
 	r.idle = slices.DeleteFunc(r.idle, func(other *Session) bool { return other == s })
-}
-
-func sessionError(rec *Record, name string) error {
-	return fmt.Errorf("record %d: %s of session %q cannot follow", rec.Seq, rec.Event.Kind(), name)
+	return true
 }
 
 // usesQuota tells whether a process counts against its session's quota.

@@ -120,6 +120,9 @@ func (w *world) decide(c Command) (Decision, error) {
 	if err != nil {
 		return d, err
 	}
+	if err := differ(w.live, restored); err != nil {
+		return d, fmt.Errorf("after a snapshot: %w", err)
+	}
 	same := cmp.Diff(d, restored.Decide(w.limits, w.now, c), cmpopts.EquateErrors())
 	if same != "" {
 		return d, fmt.Errorf("an equal registry decides %#v differently: %s", c, same)
@@ -149,8 +152,18 @@ func (w *world) checkRegistries() error {
 	if err := errors.Join(w.live.Check(), w.derived.Check()); err != nil {
 		return err
 	}
-	if !bytes.Equal(w.live.EncodeSnapshot(), w.derived.EncodeSnapshot()) {
-		return errors.New("the derived registry is not the live one")
+	return differ(w.live, w.derived)
+}
+
+// differ compares what two registries hold, in their own words and in those of
+// a snapshot, which might have left something out.
+func differ(a, b *Registry) error {
+	if a.Seq() != b.Seq() || a.Partial() != b.Partial() || !bytes.Equal(a.EncodeSnapshot(), b.EncodeSnapshot()) {
+		return errors.New("the registries differ")
+	}
+	diff := cmp.Diff(a.Processes(), b.Processes(), cmpopts.IgnoreUnexported(Process{}), byContent)
+	if diff != "" {
+		return fmt.Errorf("processes differ: %s", diff)
 	}
 	return nil
 }

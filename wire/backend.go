@@ -27,6 +27,9 @@ type Backend interface {
 	Signal(ctx context.Context, c Caller, r SignalRequest) (Ack, error)
 	Kill(ctx context.Context, c Caller, r HandleRequest) (Ack, error)
 	Resize(ctx context.Context, c Caller, r ResizeRequest) (Ack, error)
+	// Upgrade returns when the candidate is installed. The handover follows once
+	// the reply is out.
+	Upgrade(ctx context.Context, c Caller, r UpgradeRequest) (UpgradeReply, error)
 
 	Info() InfoReply
 	List() ListReply

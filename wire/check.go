@@ -40,6 +40,8 @@ func (r *StartRequest) check() error {
 	)
 }
 
+func (r *UpgradeRequest) check() error { return withoutNUL("path", r.Path) }
+
 func (r *LogsRequest) check() error {
 	return firstOf(
 		natural("offset", r.Offset),

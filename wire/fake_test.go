@@ -81,6 +81,11 @@ func (f *fake) Resize(_ context.Context, _ Caller, r ResizeRequest) (Ack, error)
 	return Ack{}, nil
 }
 
+func (f *fake) Upgrade(_ context.Context, _ Caller, r UpgradeRequest) (UpgradeReply, error) {
+	f.called("upgrade %+v", r)
+	return UpgradeReply{AgentVersion: "2"}, nil
+}
+
 func (f *fake) Info() InfoReply {
 	if f.info != nil {
 		return f.info()

@@ -126,6 +126,16 @@ func (r *WaitRequest) fields(v visitor) {
 
 func (r *WaitReply) fields(v visitor) { r.Exit.fields(v) }
 
+func (r *UpgradeRequest) fields(v visitor) {
+	v.text("path", &r.Path, required)
+	v.text("sha256", &r.SHA256, required)
+	v.flag("force", &r.Force, nonzero)
+}
+
+func (r *UpgradeReply) fields(v visitor) {
+	v.text("agent_version", &r.AgentVersion, always)
+}
+
 func (r *InfoReply) fields(v visitor) {
 	v.text("agent_version", &r.AgentVersion, always)
 	v.text("image_sha256", &r.ImageSHA256, always)

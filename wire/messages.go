@@ -158,6 +158,18 @@ type WaitReply struct {
 	Exit
 }
 
+// UpgradeRequest is agent_upgrade.
+type UpgradeRequest struct {
+	Path   string // of the staged image
+	SHA256 string // of it, 64 hex digits
+	Force  bool   // skip the preflight, and nothing else
+}
+
+// UpgradeReply answers agent_upgrade, before the handover.
+type UpgradeReply struct {
+	AgentVersion string // of the image that takes over
+}
+
 // InfoReply answers agent_info.
 type InfoReply struct {
 	AgentVersion string

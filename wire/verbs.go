@@ -27,7 +27,8 @@ const (
 
 // verbs is the guest protocol.
 var verbs = map[string]verb{
-	"agent_info": {newNothing, info, reads},
+	"agent_info":    {newNothing, info, reads},
+	"agent_upgrade": {func() request { return new(UpgradeRequest) }, agentUpgrade, changes},
 
 	"proc_start":  {func() request { return new(StartRequest) }, start, changes},
 	"proc_list":   {newNothing, list, reads},
@@ -61,6 +62,11 @@ func waits(r request) bool {
 func info(_ *exchange, b Backend) (Message, error) {
 	reply := b.Info()
 	return &reply, nil
+}
+
+func agentUpgrade(x *exchange, b Backend) (Message, error) {
+	reply, err := b.Upgrade(x.ctx, x.caller, *x.request.(*UpgradeRequest))
+	return &reply, err
 }
 
 func list(_ *exchange, b Backend) (Message, error) {

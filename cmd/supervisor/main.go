@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+
+	"supervisor/engine"
 )
 
 // version is set when the binary is linked.
@@ -24,6 +26,7 @@ const usage = `supervisor runs processes for others, and remembers what happened
 
 Usage:
   supervisor serve [flags]   run the agent
+  supervisor preflight STATE tell whether this image could take over
   supervisor --version       print the version
 `
 
@@ -58,10 +61,25 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case "--help", "-h", "help":
 		_, err := io.WriteString(stdout, usage)
 		return err
+	case "preflight":
+		return runPreflight(args[1:], stdout)
 	case "serve":
 		return runServe(ctx, args[1:], environ, stdout, stderr)
 	}
 	return usagef("unknown command %q", args[0])
+}
+
+// runPreflight tells an older image, which runs this one, that it can read
+// the state that it would be handed.
+func runPreflight(args []string, stdout io.Writer) error {
+	if len(args) != 1 {
+		return usagef("preflight takes the path of a state")
+	}
+	if err := engine.Preflight(args[0]); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(stdout, engine.PreflightLine)
+	return err
 }
 
 // runServe reads the flags and serves. Help is no error.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,48 +22,135 @@ import (
 // journal's last commit.
 const closeWithin = 5 * time.Second
 
-// serve runs the agent until a signal or ctx ends it.
+// handOverWithin is what a handover waits for replies to be taken.
+const handOverWithin = 200 * time.Millisecond
+
+// agent is what serve puts together.
+type agent struct {
+	opts      options
+	log       *slog.Logger
+	engine    *engine.Engine
+	listeners []*wire.Listener
+}
+
+// serve runs the agent until a signal or ctx ends it, or another image takes
+// over.
 func serve(ctx context.Context, o options, stderr io.Writer) error {
+	inherited, err := engine.Inherit() // before anything else opens descriptors
 	log, flush := newLog(stderr, o.logLevel)
 	defer flush()
 	stop := catchSignals(ctx)
-	digest, err := imageDigest()
+	a := &agent{opts: o, log: log}
+	if err == nil {
+		err = a.open(inherited)
+	}
+	if err != nil && inherited != nil {
+		log.Error("cannot take over: going back", "error", err)
+		return inherited.RollBack(a.opts.engine.Image, err)
+	}
 	if err != nil {
 		return err
 	}
-	o.engine.Log, o.engine.ImageSHA256 = log, digest
-	e, err := engine.Open(o.engine)
-	if err != nil {
+	for {
+		reason, err := a.run(stop)
+		if reason != "" || err != nil {
+			return a.close(reason, err)
+		}
+	}
+}
+
+// open makes the engine and the listeners, or takes them over.
+func (a *agent) open(inherited *engine.Inheritance) error {
+	var err error
+	if a.opts.engine.Image, err = installedImage(); err != nil {
 		return err
 	}
-	listeners, err := listen(o, log)
-	if err != nil {
-		return closeEngine(e, "cannot listen", err)
+	if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
+		return err
 	}
-	server := wire.NewServer(&wire.Guest{Backend: e, Log: log}, listeners, o.maxConns, log)
+	a.opts.engine.Log = a.log
+	if inherited != nil {
+		if a.listeners, err = inherit(inherited.Listeners(), a.opts.access); err == nil {
+			a.engine, err = inherited.Adopt(a.opts.engine)
+		}
+		return err
+	}
+	if a.engine, err = engine.Open(a.opts.engine); err != nil {
+		return err
+	}
+	if a.listeners, err = listen(a.opts, a.log); err != nil {
+		return closeEngine(a.engine, "cannot listen", err)
+	}
+	return nil
+}
+
+// run serves until a signal, whose name it returns. It returns neither reason
+// nor error if a handover failed and serving should go on.
+func (a *agent) run(stop <-chan string) (reason string, err error) {
+	server := wire.NewServer(&wire.Guest{Backend: a.engine, Log: a.log}, a.listeners, a.opts.maxConns, a.log)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		server.Serve(context.Background())
 	}()
-	log.Info("ready", "version", version, "pid", os.Getpid(), "listen", addresses(listeners))
-	reason := <-stop
-	log.Info("stopping", "reason", reason)
-	return shutDown(server, served, listeners, e, reason)
+	a.engine.Ready()
+	a.log.Info("ready", "version", version, "pid", os.Getpid(), "listen", addresses(a.listeners))
+	within := closeWithin
+	select {
+	case reason = <-stop:
+		a.log.Info("stopping", "reason", reason)
+		a.engine.Quiesce()
+	case <-a.engine.Upgrades():
+		a.log.Info("handing over")
+		a.engine.QuiesceForUpgrade()
+		within = handOverWithin
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	_ = server.Shutdown(ctx) // what it cuts off is a peer that does not read
+	<-served
+	if reason == "" {
+		a.log.Error("cannot hand over: going on", "error", a.handOver())
+	}
+	return reason, nil
 }
 
-// shutDown closes the fronts, then the engine: what was read is answered.
-func shutDown(server *wire.Server, served chan struct{}, listeners []*wire.Listener, e *engine.Engine, reason string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
-	defer cancel()
-	e.Quiesce()
-	// What is cut off here is a peer that does not read.
-	_ = server.Shutdown(ctx)
-	<-served
-	for _, l := range listeners {
+// handOver returns only if it fails.
+func (a *agent) handOver() error {
+	var fds []engine.ListenerFD
+	for _, l := range a.listeners {
+		fd, err := l.FD()
+		if err != nil {
+			return err
+		}
+		fds = append(fds, engine.ListenerFD{Addr: l.Addr().String(), FD: fd})
+	}
+	return a.engine.HandOver(fds)
+}
+
+// close ends what serve has put together.
+func (a *agent) close(reason string, cause error) error {
+	for _, l := range a.listeners {
 		_ = l.Close() // its descriptor goes with the process anyway
 	}
-	return closeEngine(e, reason, nil)
+	return closeEngine(a.engine, reason, cause)
+}
+
+// inherit makes listeners of the sockets that were handed over.
+func inherit(fds []engine.ListenerFD, access wire.Access) ([]*wire.Listener, error) {
+	var out []*wire.Listener
+	for _, l := range fds {
+		addr, err := wire.ParseAddr(l.Addr)
+		if err != nil {
+			return nil, err
+		}
+		listener, err := wire.Inherit(l.FD, addr, access)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, listener)
+	}
+	return out, nil
 }
 
 // closeEngine ends the engine and keeps the error that is the cause.
@@ -125,6 +213,16 @@ func addresses(listeners []*wire.Listener) []string {
 		out = append(out, l.Addr().String())
 	}
 	return out
+}
+
+// installedImage is the path of the running image, where a later one will be
+// put. The kernel marks the name when the file was replaced meanwhile.
+func installedImage() (string, error) {
+	path, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("finding the running image: %w", err)
+	}
+	return strings.TrimSuffix(path, " (deleted)"), nil
 }
 
 // imageDigest is the SHA-256 of the running image.

@@ -1,0 +1,134 @@
+package upgrade
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Variable names the state to the new image: /proc/self/fd/N.
+const Variable = "PT_AGENT_HANDOFF"
+
+// Exec replaces this process by the image at path. It returns only an error,
+// and then everything is as it was: state and the descriptors in keep are
+// close-on-exec again. keep stay open in the new image, under their numbers.
+func Exec(path string, argv, environ []string, state *os.File, keep []int) error {
+	// A fork between the clearing of close-on-exec and the execve would leak
+	// the descriptors into a child that nobody knows.
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
+	limit := descriptorLimit()
+	carried := append([]int{fdOf(state)}, keep...)
+	defer closeOnExec(carried, true)
+	if err := closeOnExec(carried, false); err != nil {
+		return err
+	}
+	err := syscall.Exec(path, argv, handoffEnviron(environ, state))
+	restoreLimit(limit)
+	return fmt.Errorf("execve %s: %w", path, err)
+}
+
+func handoffEnviron(environ []string, state *os.File) []string {
+	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return strings.HasPrefix(kv, Variable+"=") })
+	return append(out, Variable+"=/proc/self/fd/"+strconv.Itoa(fdOf(state)))
+}
+
+// Inheritance is what an earlier image has left to this one.
+type Inheritance struct {
+	State      *os.File // sealed
+	RolledBack string   // why a later image gave up and this one is back; "" otherwise
+	carried    []int    // every descriptor that was left open on purpose
+}
+
+// Inherit returns what an earlier image has left, nil if this image was not
+// started by Exec. It must be called before anything else opens descriptors.
+// The variables are gone from the environment then.
+func Inherit() (*Inheritance, error) {
+	value, rolledBack := os.Getenv(Variable), os.Getenv(rollbackVariable)
+	if err := errors.Join(os.Unsetenv(Variable), os.Unsetenv(rollbackVariable)); err != nil || value == "" {
+		return nil, err
+	}
+	digits, ok := strings.CutPrefix(value, "/proc/self/fd/")
+	fd, err := strconv.Atoi(digits)
+	if !ok || err != nil || fd < 3 {
+		return nil, fmt.Errorf("%s=%q does not name a descriptor", Variable, value)
+	}
+	carried, err := openOnExec()
+	if err != nil {
+		return nil, err
+	}
+	unix.CloseOnExec(fd)
+	return &Inheritance{State: os.NewFile(uintptr(fd), "handoff"), RolledBack: rolledBack, carried: carried}, nil
+}
+
+// RollBack puts the previous image back in place and replaces this one by it,
+// with everything as it was inherited. It returns only an error.
+func (h *Inheritance) RollBack(installed string, argv, environ []string, cause error) error {
+	path := installed
+	if err := Restore(installed); err != nil {
+		path = Previous(installed)
+	}
+	environ = append(environ, rollbackVariable+"="+strings.ReplaceAll(cause.Error(), "\x00", ""))
+	return Exec(path, argv, environ, h.State, h.carried)
+}
+
+// rollbackVariable tells an image that is back why the later one gave up.
+const rollbackVariable = "PT_AGENT_ROLLED_BACK"
+
+// openOnExec lists the descriptors from 3 up that an execve would leave open.
+// What the Go runtime opens itself is not among them.
+func openOnExec() ([]int, error) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, err
+	}
+	var fds []int
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			fds = append(fds, fd)
+		}
+	}
+	return fds, nil
+}
+
+// closeOnExec sets or clears the flag of descriptors, all or none.
+func closeOnExec(fds []int, on bool) error {
+	flag := 0
+	if on {
+		flag = unix.FD_CLOEXEC
+	}
+	var errs error
+	for _, fd := range fds {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, flag); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("descriptor %d: %w", fd, err))
+		}
+	}
+	return errs
+}
+
+// descriptorLimit reads RLIMIT_NOFILE, which the Go runtime has raised for
+// itself. syscall.Exec puts the original one back, also if it fails.
+func descriptorLimit() (l unix.Rlimit) {
+	prlimit(nil, &l)
+	return l
+}
+
+// restoreLimit raises the limit again without the runtime noticing: it must
+// still know the original one, for children.
+func restoreLimit(l unix.Rlimit) { prlimit(&l, nil) }
+
+func prlimit(set, get *unix.Rlimit) {
+	unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE,
+		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), 0, 0)
+}
