@@ -72,7 +72,7 @@ func newHandle() string {
 // Signal implements wire.Backend.
 func (e *Engine) Signal(ctx context.Context, caller wire.Caller, r wire.SignalRequest) (wire.Ack, error) {
 	c := newCall(caller, r.Handle)
-	err := e.do(ctx, c, statemachine.Signal{Handle: r.Handle, Signal: r.Signal, Group: r.Group})
+	err := e.do(ctx, c, statemachine.Signal(r))
 	return ack(c, err)
 }
 
@@ -148,6 +148,7 @@ func (e *Engine) Info() wire.InfoReply {
 		UptimeSec:    (e.now().Mono - e.born.Mono) / int64(time.Second),
 		ProcCount:    e.view.len(),
 		Journal:      e.journalState(),
+		Reaped:       e.table.Reaped(),
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +39,7 @@ type Config struct {
 	SetAsideDamaged bool          // start a new journal instead of refusing a damaged one
 	SessionProcs    int           // quota of each session of the agent front
 	SessionTTL      time.Duration // how long a session without a connection is kept
+	ReapOrphans     bool          // see procs.Table.ReapOrphans: the process has no other children
 	Version         string
 	ImageSHA256     string
 	Image           string // path of the installed image
@@ -62,6 +62,7 @@ type Engine struct {
 
 	inbox      chan step    // requests; a full one holds the connection back
 	observed   observations // never full
+	attended   atomic.Int32 // what runs for the older verbs and is not journaled yet
 	verbs      coalescer    // verbs that changed nothing
 	view       view         // what readers see
 	loud       broadcast    // a record that journal_read should wake for
@@ -71,7 +72,6 @@ type Engine struct {
 	upgrades   chan struct{} // holds one when an image is installed and waits for its turn
 	quietSince atomic.Int64  // monotonic, when a handover began
 	inherited  *Inheritance  // nil unless this image took over from another
-	ready      sync.Once     // for the record of it
 	setAside   string        // name of a journal that was put aside at this start
 	gate       gate          // shut when nothing new is taken and waits end
 	between    chan func()   // what needs the loop's state, while no turn is under way
@@ -171,9 +171,14 @@ func (e *Engine) open() error {
 		return err
 	}
 	if e.inherited != nil {
-		return e.takeOver()
+		err = e.takeOver()
+	} else {
+		err = e.recover()
 	}
-	return e.recover()
+	if err != nil || !e.cfg.ReapOrphans {
+		return err
+	}
+	return e.table.ReapOrphans()
 }
 
 func (e *Engine) openJournal() error {
@@ -218,6 +223,7 @@ func (e *Engine) logError(what string, err error) {
 
 // Quiesce makes every verb that waits, and every later one that would change
 // something, answer that the agent is shutting down. What was begun goes on.
+// What runs for the older verbs is killed.
 func (e *Engine) Quiesce() { e.gate.close(errShuttingDown) }
 
 // Close ends the agent in order: what was asked is finished or refused, the
@@ -374,15 +380,16 @@ func (e *Engine) refuseWaiting(err error) {
 	}
 }
 
-// finishStarts waits for the outcomes of starts that were performed.
+// finishStarts waits for the outcomes of starts that were performed, and of
+// the older verbs.
 func (e *Engine) finishStarts() {
 	timeout := time.After(startGrace)
-	for len(e.starting) > 0 {
+	for len(e.starting) > 0 || e.attended.Load() > 0 {
 		select {
 		case <-e.observed.ready:
 			e.turn(e.observations())
 		case <-timeout:
-			e.cfg.Log.Error("stopping with starts under way", "count", len(e.starting))
+			e.cfg.Log.Error("stopping with requests under way", "starts", len(e.starting), "older", e.attended.Load())
 			return
 		}
 	}

@@ -3,7 +3,9 @@ package engine
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -219,6 +221,12 @@ func TestLifeOfAProcess(t *testing.T) {
 	} {
 		if got := len(a.records(kind)); got != want {
 			t.Errorf("%d records of %s, want %d", got, kind, want)
+		}
+	}
+	drained := a.records(statemachine.KindDrained)[0].Event.(*statemachine.Drained)
+	for output, digest := range map[string]string{"got:hello\n": drained.StdoutSHA256, "oops\n": drained.StderrSHA256} {
+		if want := fmt.Sprintf("%x", sha256.Sum256([]byte(output))); digest != want {
+			t.Errorf("digest of %q is %s, want %s", output, digest, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync"
 
 	"supervisor/wire"
@@ -10,46 +11,41 @@ import (
 // come later get. It can be opened again.
 type gate struct {
 	mu   sync.Mutex
-	shut chan struct{} // closed while the gate is
-	err  *wire.Error
+	ctx  context.Context // ends when the gate shuts, with the reason as its cause
+	shut context.CancelCauseFunc
 }
 
-func (g *gate) init() { g.shut = make(chan struct{}) }
+// init opens the gate.
+func (g *gate) init() { g.ctx, g.shut = context.WithCancelCause(context.Background()) }
 
 // close shuts the gate; of several reasons the first one counts.
 func (g *gate) close(err *wire.Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.err == nil {
-		g.err = err
-		close(g.shut)
-	}
+	g.shut(err)
 }
 
+// open opens the gate again if it is shut.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.err != nil {
-		g.err, g.shut = nil, make(chan struct{})
+	if g.ctx.Err() != nil {
+		g.init()
 	}
 }
 
-// closed is closed when the gate shuts; why then tells the reason.
-func (g *gate) closed() <-chan struct{} {
+// context ends when the gate shuts; its cause is the reason.
+func (g *gate) context() context.Context {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.shut
+	return g.ctx
 }
+
+// closed is closed when the gate shuts.
+func (g *gate) closed() <-chan struct{} { return g.context().Done() }
 
 // why is the reason for which the gate is shut, nil if it is open.
-func (g *gate) why() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err == nil {
-		return nil
-	}
-	return g.err
-}
+func (g *gate) why() error { return context.Cause(g.context()) }
 
 var (
 	errShuttingDown = wire.Errorf(wire.CodeShuttingDown, "the agent is shutting down")

@@ -47,8 +47,9 @@ type handoff struct {
 
 // ListenerFD is a listening socket that is handed over.
 type ListenerFD struct {
-	Addr string `json:"addr"`
-	FD   int    `json:"fd"`
+	Addr  string `json:"addr"`
+	Front string `json:"front,omitempty"` // "" is the guest protocol, else a2e
+	FD    int    `json:"fd"`
 }
 
 // state is what this image would leave now. It is called on the loop.
@@ -161,6 +162,7 @@ func (h *Inheritance) Adopt(cfg Config) (*Engine, error) {
 	if err := e.open(); err != nil {
 		return nil, err
 	}
+	e.recordTakeOver()
 	go e.run()
 	go e.verifyJournal()
 	return e, nil
@@ -186,16 +188,12 @@ func (e *Engine) takeOver() error {
 		}
 		e.view.set(p.Handle, e.row(p.Handle))
 	}
+	e.recoverSessions()
 	return e.inherited.from.State.Close()
 }
 
-// Ready records, once, that the fronts accept again: the blackout is over.
-func (e *Engine) Ready() {
-	if e.inherited != nil {
-		e.ready.Do(e.recordTakeOver)
-	}
-}
-
+// recordTakeOver records that this image is ready, before it answers anybody.
+// It is the end of the blackout, less the commit of the record itself.
 func (e *Engine) recordTakeOver() {
 	h := e.inherited.handoff
 	var event statemachine.Event = &statemachine.UpgradeAdopted{
@@ -205,7 +203,7 @@ func (e *Engine) recordTakeOver() {
 		back := statemachine.Images{From: h.Images.To, To: e.cfg.Version, SHA256: e.cfg.ImageSHA256}
 		event = &statemachine.UpgradeRolledBack{Images: back, Error: why}
 	}
-	e.observed.addStep(e.note("", event))
+	e.turn([]step{e.note("", event)})
 }
 
 // verifyJournal checks the whole journal after a handover, beside the loop.

@@ -31,6 +31,24 @@ func (e *Engine) journalState() string {
 	return healthNames[h]
 }
 
+// pendingPerProcess bounds the records that wait for a journal that can take
+// them, times max-procs.
+const pendingPerProcess = 8
+
+// expendable tells whether an event is not recorded, since too many wait. What
+// happens to processes always is, and bounded by them; what peers can ask for
+// without end is not.
+func (e *Engine) expendable(ev statemachine.Event) bool {
+	if len(e.pending) < pendingPerProcess*e.limits.MaxProcs {
+		return false
+	}
+	switch ev.(type) {
+	case *statemachine.Verb, *statemachine.Signalled, *statemachine.Stdin, *statemachine.Resized:
+		return e.health.Load() != journalOK
+	}
+	return false
+}
+
 // withoutJournal refuses what must not be done while nothing can be recorded.
 // Signals, and what observes, go on: processes can still be ended.
 func (e *Engine) withoutJournal(c statemachine.Command) error {

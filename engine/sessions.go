@@ -93,7 +93,7 @@ func (e *Engine) forgetSession(name string) {
 // OpenSession implements wire.SessionBackend.
 func (e *Engine) OpenSession(ctx context.Context, caller wire.Caller, id wire.SessionID) (*wire.Session, error) {
 	c := newCall(caller, "")
-	err := e.submit(ctx, step{command: statemachine.OpenSession(id), call: c, final: true})
+	err := e.change(ctx, c, statemachine.OpenSession(id))
 	if err == nil && c.unjournaled {
 		// It is open, and nobody will ever know its secret.
 		e.LeaveSession(id.Name)
@@ -117,7 +117,16 @@ func (e *Engine) FindSession(id wire.SessionID) *wire.Session {
 
 // ResumeSession implements wire.SessionBackend.
 func (e *Engine) ResumeSession(ctx context.Context, caller wire.Caller, id wire.SessionID) error {
-	return e.submit(ctx, step{command: statemachine.ResumeSession(id), call: newCall(caller, ""), final: true})
+	return e.change(ctx, newCall(caller, ""), statemachine.ResumeSession(id))
+}
+
+// change is do for what has no effect: its verb is journaled with it.
+func (e *Engine) change(ctx context.Context, c *call, cmd statemachine.Command) error {
+	if err := e.gate.why(); err != nil {
+		e.verbs.add(c.caller, c.handle, err)
+		return err
+	}
+	return e.submit(ctx, step{command: cmd, call: c, final: true})
 }
 
 // LeaveSession implements wire.SessionBackend.
@@ -173,7 +182,7 @@ func executable(name string) (string, error) {
 // Terminate implements wire.SessionBackend.
 func (e *Engine) Terminate(ctx context.Context, caller wire.Caller, handle string, signal int) error {
 	c := newCall(caller, handle)
-	return e.do(ctx, c, statemachine.Signal{Handle: handle, Signal: signal, Group: true, Kill: true})
+	return e.do(ctx, c, statemachine.Terminate{Handle: handle, Signal: signal})
 }
 
 // SessionProc implements wire.SessionBackend.

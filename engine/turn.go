@@ -33,6 +33,7 @@ type call struct {
 	same        []*call // starts with the same idempotency key, which wait for this one
 	written     int     // of a write
 	unjournaled bool    // done although the journal could not take it
+	attended    bool    // of an older verb; see Engine.attended
 }
 
 // settle gives the outcome to whoever waits. Only the first one counts.
@@ -138,6 +139,9 @@ func (e *Engine) refuse(out *outcome, c *call, err error) {
 
 // apply makes the next record, folds it in, and queues it for the commit.
 func (e *Engine) apply(out *outcome, at statemachine.Instant, ev statemachine.HandleEvent) {
+	if e.expendable(ev.Event) {
+		return
+	}
 	rec := &statemachine.Record{
 		Seq:    e.registry.Seq() + 1,
 		Stamp:  statemachine.Stamp{Instant: at, Gen: e.gen},
@@ -194,6 +198,9 @@ func (e *Engine) settle(s settlement, commitErr error) {
 		c.pid = s.call.pid
 		e.verbs.add(c.caller, c.handle, s.err)
 		c.settle(s.err)
+	}
+	if s.call.attended {
+		e.attended.Add(-1)
 	}
 	s.call.settle(s.err)
 }

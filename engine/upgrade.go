@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
 
+	"supervisor/procs"
 	"supervisor/statemachine"
 	"supervisor/upgrade"
 	"supervisor/wire"
@@ -62,7 +64,7 @@ func (e *Engine) install(r wire.UpgradeRequest) error {
 		return err
 	}
 	defer img.Close()
-	if e.upgrade.images.To, err = img.Version(); err != nil {
+	if e.upgrade.images.To, err = img.Version(e.tryOut); err != nil {
 		return err
 	}
 	if !r.Force {
@@ -92,7 +94,22 @@ func (e *Engine) preflight(img *upgrade.Image) error {
 		return err
 	}
 	defer f.Close()
-	return img.Preflight(f, PreflightLine)
+	return img.Preflight(e.tryOut, f, PreflightLine)
+}
+
+// tryOut runs a candidate, with nothing but a PATH in its environment.
+func (e *Engine) tryOut(ctx context.Context, argv []string, stdout, stderr io.Writer) error {
+	spec := procs.Spec{Argv: argv, Cwd: "/", Env: []string{"PATH=" + os.Getenv("PATH")}}
+	status, err := e.table.Run(ctx, spec, nil, [2]io.Writer{stdout, stderr})
+	switch {
+	case err != nil:
+		return err
+	case status.Signal != 0:
+		return fmt.Errorf("it died of signal %d", status.Signal)
+	case status.Code != 0:
+		return fmt.Errorf("it exited with %d", status.Code)
+	}
+	return nil
 }
 
 // whileIdle runs f on the loop's goroutine, between two turns.

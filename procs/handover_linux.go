@@ -19,6 +19,7 @@ type Carried struct {
 	PTY        bool
 	Running    bool // not reaped
 	Forgotten  bool // its record was collected: what still comes is dropped
+	Ending     bool // both streams have ended, their digests are not complete
 	MidLine    bool // of a terminal's input: the last byte was no line end
 	PidFD      int
 	Stdin      int
@@ -43,6 +44,7 @@ func (t *Table) Park() {
 	t.spawning.Wait()
 	t.CutStdin()
 	t.reactor.stop()
+	t.digester.stop()
 }
 
 // CutStdin answers the stdin writes that wait with ErrParked, and what they
@@ -57,13 +59,13 @@ func (t *Table) CutStdin() {
 	}
 }
 
-// Carried lists every process that holds a descriptor. It is exact while the
-// Table is parked.
+// Carried lists every process that holds a descriptor, or of which something
+// is still to be told. It is exact while the Table is parked.
 func (t *Table) Carried() []Carried {
 	var all []Carried
 	for _, p := range t.holders() {
 		p.mu.Lock()
-		if c := p.carry(); len(c.FDs()) > 0 {
+		if c := p.carry(); len(c.FDs()) > 0 || c.Ending {
 			all = append(all, c)
 		}
 		p.mu.Unlock()
@@ -72,7 +74,10 @@ func (t *Table) Carried() []Carried {
 }
 
 // Resume undoes Park.
-func (t *Table) Resume() { t.reactor.start() }
+func (t *Table) Resume() {
+	t.digester.start()
+	t.reactor.start()
+}
 
 // holders are the processes that may hold descriptors, forgotten ones too.
 func (t *Table) holders() []*process {
@@ -99,7 +104,7 @@ func (t *Table) holders() []*process {
 func (p *process) carry() Carried {
 	c := Carried{
 		Handle: p.handle, PID: p.pid, StartTicks: p.ticks, PTY: p.pty,
-		Running: p.running, Forgotten: p.forgotten,
+		Running: p.running, Forgotten: p.forgotten, Ending: p.ending && !p.forgotten,
 		PidFD: p.pidfd, Stdin: -1, Output: [2]int{-1, -1},
 	}
 	if in := p.stdin; in != nil && !in.closed {
@@ -133,6 +138,9 @@ func (t *Table) Inherit(c Carried) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if c.Running {
+		t.orphans.adopt(c.PID)
+	}
 	p.inheritStreams(c)
 	if c.Stdin >= 0 {
 		p.stdin = p.newStdin(c.Stdin)
@@ -140,6 +148,9 @@ func (t *Table) Inherit(c Carried) {
 	}
 	for _, fd := range c.FDs() {
 		unix.CloseOnExec(fd)
+	}
+	if c.Ending {
+		p.closeIfEnded()
 	}
 	p.watch()
 }

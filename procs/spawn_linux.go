@@ -40,6 +40,7 @@ func (t *Table) fork(p *process, s Spec, path string, io *stdio) error {
 	if err != nil {
 		return explain(s, path, err)
 	}
+	t.orphans.adopt(pid)
 	t.sys.resetOOMScore(pid)
 	st, err := readStat(pid) // there even if it has exited: we have not reaped it
 	if err != nil {

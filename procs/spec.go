@@ -69,6 +69,8 @@ type Spec struct {
 	// Cols and Rows are the terminal's first size; 0 leaves it unset.
 	Cols, Rows uint16
 	StdinNull  bool // stdin is /dev/null, not a pipe; ignored with PTY
+
+	attended bool // no later agent takes it over
 }
 
 // Stream names one of the two output streams.

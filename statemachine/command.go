@@ -15,7 +15,6 @@ type Signal struct {
 	Handle string
 	Signal int
 	Group  bool
-	Kill   bool // for the agent front's proc/kill
 }
 
 // Kill asks for SIGKILL to a process's group. Leftovers says whether the group

@@ -174,9 +174,7 @@ func (r *Registry) decideSignal(c Signal) Decision {
 	if _, err := r.alive(c.Handle); err != nil {
 		return reject(err)
 	}
-	d := send(c.Handle, c.Signal, c.Group)
-	d.Events[0].Event.(*Signalled).Kill = c.Kill
-	return d
+	return send(c.Handle, c.Signal, c.Group)
 }
 
 func (r *Registry) decideKill(c Kill) Decision {

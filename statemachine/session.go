@@ -37,6 +37,13 @@ type OpenSession struct{ Name, Hash string }
 // ResumeSession asks for a session that is known; it has a connection again.
 type ResumeSession struct{ Name, Hash string }
 
+// Terminate asks for a signal to a process's group for proc/kill: what ends of
+// it was killed.
+type Terminate struct {
+	Handle string
+	Signal int
+}
+
 // LeaveSession is told of a session whose connection ended.
 type LeaveSession struct{ Name string }
 
@@ -47,6 +54,7 @@ func (OpenSession) command()   {}
 func (ResumeSession) command() {}
 func (LeaveSession) command()  {}
 func (Deliver) command()       {}
+func (Terminate) command()     {}
 
 // ForgetSession lets go of what is held for a session that was closed.
 type ForgetSession struct{ Name string }
@@ -83,12 +91,24 @@ func (r *Registry) decideSession(l Limits, c Command) Decision {
 		if s := r.sessions[c.Name]; s != nil && !s.Idle() {
 			return sessionEvent(&SessionLeft{Session: c.Name})
 		}
+	case Terminate:
+		return r.decideTerminate(c)
 	case Deliver:
 		if p := r.processes[c.Handle]; p != nil && !p.Delivered {
 			return r.fact(c.Handle, &Delivered{})
 		}
 	}
 	return Decision{}
+}
+
+func (r *Registry) decideTerminate(c Terminate) Decision {
+	if _, err := r.alive(c.Handle); err != nil {
+		return reject(err)
+	}
+	return Decision{
+		Events:  []HandleEvent{{c.Handle, &Signalled{Signal: c.Signal, Group: true, Kill: true}}},
+		Effects: []Effect{Send{c.Handle, c.Signal, true}},
+	}
 }
 
 func sessionEvent(e Event) Decision { return Decision{Events: []HandleEvent{{"", e}}} }

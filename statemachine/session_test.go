@@ -145,7 +145,7 @@ func TestKilledBySession(t *testing.T) {
 		w := newWorld(sessionLimits)
 		w.must(t, OpenSession{"s_a", "a"})
 		h := w.spawned(t, "s_a")
-		w.must(t, Signal{Handle: h, Signal: signal, Group: true, Kill: true})
+		w.must(t, Terminate{h, signal})
 		if got := w.live.Get(h).Killed; got != killed {
 			t.Errorf("signal %d: killed is %v", signal, got)
 		}

@@ -146,8 +146,7 @@ func (v *conversation) admit(x *exchange, version, session string) error {
 func (v *conversation) serve(x *exchange) (Message, error) { return x.answer.serve(v, x) }
 
 // reply answers with the message of the request's own kind where there is one.
-func (v *conversation) reply(dst []byte, x *exchange, m Message, err error) []byte {
-	e := encoder{dst: dst}
+func (v *conversation) reply(e *encoder, x *exchange, m Message, err error) {
 	kind := "error"
 	if x.answer != nil {
 		kind = x.answer.reply
@@ -163,12 +162,12 @@ func (v *conversation) reply(dst []byte, x *exchange, m Message, err error) []by
 		e.flag("ok", &ok, always)
 	}
 	if m != nil {
-		m.fields(&e)
+		m.fields(e)
 	}
 	said := ""
 	if err != nil {
 		said = string(x.caller.CodeOf(err)) + ": " + err.Error()
 	}
 	e.text("error", &said, always)
-	return append(e.dst, '}', '\n')
+	e.dst = append(e.dst, '}', '\n')
 }

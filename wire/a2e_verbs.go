@@ -69,8 +69,15 @@ func (v *conversation) push(lastSeq int64) {
 	next := v.session.resume(lastSeq)
 	go func() {
 		defer close(v.pushed)
-		v.session.push(v.c.waits, v.a2e.Backend, next, v.c.write)
+		v.session.push(v.c.waits, v.a2e.Backend, next, v.c.push)
 	}()
+}
+
+// push sends lines, and tells how many bytes the peer's end took.
+func (c *connection) push(lines []byte) (taken int, err error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.send(lines)
 }
 
 // leave ends the conversation, whose connection is closed. Its session goes on

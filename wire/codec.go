@@ -42,6 +42,10 @@ type visitor interface {
 	maybe(name string, p **int)
 	// pairs is an object of strings, NAME=VALUE each in memory.
 	pairs(name string, p *[]string)
+	// output is a text of any bytes, and content those of a file. Both are
+	// always there, and as large as they like: see encoder.spill.
+	output(name string, p *[]byte)
+	content(name string, p *Content)
 	// object is another message; present tells the encoder whether to write
 	// it, the decoder calls m when it is there.
 	object(name string, present bool, m func() Message)
@@ -67,19 +71,9 @@ func AppendRequest(dst []byte, op, id string, m Message) []byte {
 // always nil. An id is the JSON text of the request's, quotes included, or
 // empty where the request had none.
 func AppendReply(dst []byte, id string, m Message, err error) []byte {
-	e := encoder{dst: append(dst, `{"ok":`...), comma: true}
-	e.dst = strconv.AppendBool(e.dst, err == nil)
-	if id != "" {
-		e.name("id")
-		e.dst = append(e.dst, id...)
-	}
-	if err != nil {
-		e.failure(err)
-	}
-	if m != nil {
-		m.fields(&e)
-	}
-	return append(e.dst, '}', '\n')
+	e := encoder{dst: dst}
+	e.reply(id, m, err, true)
+	return e.dst
 }
 
 // DecodeReply reads the line of a reply into m, which is zero but for the
@@ -125,13 +119,33 @@ const unknownOp = "unknown op: "
 // encoder appends fields to a JSON object.
 type encoder struct {
 	dst   []byte
-	comma bool // a field stands before the next one
+	comma bool        // a field stands before the next one
+	to    *connection // takes what spill hands on; nil: all stays in dst
+	begun bool        // it took some, and waits for the rest
+	err   error       // the message cannot be completed
 }
 
-func (e *encoder) failure(err error) {
+// reply appends the line of a reply. Only a coded one tells the code of err.
+func (e *encoder) reply(id string, m Message, err error, coded bool) {
+	e.dst = strconv.AppendBool(append(e.dst, `{"ok":`...), err == nil)
+	e.comma = true
+	if id != "" {
+		e.name("id")
+		e.dst = append(e.dst, id...)
+	}
+	if err != nil {
+		e.failure(err, coded)
+	}
+	if m != nil {
+		m.fields(e)
+	}
+	e.dst = append(e.dst, '}', '\n')
+}
+
+func (e *encoder) failure(err error, coded bool) {
 	message, code := err.Error(), string(CodeOf(err))
 	e.text("error", &message, always)
-	if code != string(CodeUnknownOp) {
+	if coded && code != string(CodeUnknownOp) {
 		e.text("code", &code, always)
 	}
 }
@@ -211,12 +225,18 @@ func (e *encoder) base64(name string, p *[]byte, when presence) {
 		return
 	}
 	e.name(name)
-	n := base64.StdEncoding.EncodedLen(len(*p))
-	e.dst = slices.Grow(append(e.dst, '"'), n+2)
+	e.dst = append(e.dst, '"')
+	e.bytes(*p)
+	e.dst = append(e.dst, '"')
+}
+
+// bytes appends base64.
+func (e *encoder) bytes(p []byte) {
+	n := base64.StdEncoding.EncodedLen(len(p))
+	e.dst = slices.Grow(e.dst, n+2)
 	start := len(e.dst)
 	e.dst = e.dst[:start+n]
-	base64.StdEncoding.Encode(e.dst[start:], *p)
-	e.dst = append(e.dst, '"')
+	base64.StdEncoding.Encode(e.dst[start:], p)
 }
 
 func (e *encoder) raw(name string, p *[][]byte) {

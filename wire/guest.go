@@ -27,8 +27,8 @@ type protocol interface {
 	// parse reads a line into x; what it says of a bad one is in x.refused.
 	parse(x *exchange, line []byte)
 	serve(x *exchange) (Message, error)
-	// reply appends the line that answers x.
-	reply(dst []byte, x *exchange, m Message, err error) []byte
+	// reply writes the line that answers x.
+	reply(e *encoder, x *exchange, m Message, err error)
 	// note has a verb journaled that the backend did not journal itself.
 	note(x *exchange, err error)
 }
@@ -207,6 +207,9 @@ func (c *connection) receive(line []byte) bool {
 		return false
 	}
 	c.heard = true
+	if x.refused == nil && x.verb.kind == takesOver {
+		return c.becomeTerminal(x)
+	}
 	c.dispatch(x)
 	return true
 }
@@ -214,7 +217,7 @@ func (c *connection) receive(line []byte) bool {
 // dispatch answers at once what neither waits nor has to wait for another.
 func (c *connection) dispatch(x *exchange) {
 	x.ctx = c.ctx
-	if x.request != nil && x.verb.kind == reads {
+	if x.request != nil && x.verb.kind.endsWithPeer() {
 		x.ctx = c.waits
 	}
 	if c.begin(x) {
@@ -280,15 +283,26 @@ func (c *connection) finish(x *exchange) {
 func (c *connection) answer(x *exchange) {
 	x.scratch = scratches.Get().(*scratch)
 	m, err := c.call(x)
-	x.scratch.line = c.speaks.reply(x.scratch.line[:0], x, m, err)
-	_, _ = c.write(x.scratch.line) // what failed is gone
+	c.reply(x, m, err)
 	if x.replied != nil {
 		x.replied()
 	}
-	if x.granted > 0 {
-		x.budget.give(x.granted)
+	if granted := x.granted.Load(); granted > 0 {
+		x.budget.give(granted)
 	}
 	scratches.Put(x.scratch)
+}
+
+// reply writes the reply, a large one in pieces.
+func (c *connection) reply(x *exchange, m Message, err error) {
+	e := encoder{dst: x.scratch.line[:0], to: c}
+	c.speaks.reply(&e, x, m, err)
+	if e.err != nil { // the rest of the line cannot be had
+		c.gone()
+	}
+	e.handOn()
+	c.writing.Unlock()
+	x.scratch.line = e.dst
 }
 
 // call serves x and has it noted, unless the backend journaled it itself.
@@ -322,27 +336,27 @@ func (c *connection) recovered(x *exchange, err *error) {
 	}
 }
 
-// write sends lines, and tells how many bytes the peer's end took. A peer that
-// breaks or does not read is gone.
-func (c *connection) write(lines []byte) (n int, err error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if n, err = c.conn.writeAll(lines, c.stall); err != nil {
+// send sends the next bytes, and tells how many the peer's end took. A peer
+// that breaks or does not read is gone. Called with writing held.
+func (c *connection) send(p []byte) (taken int, err error) {
+	if err := c.waits.Err(); err != nil {
+		return 0, err
+	}
+	if taken, err = c.conn.writeAll(p, c.stall); err != nil {
 		c.gone()
 	}
-	return n, err
+	return taken, err
 }
 
 // front, parse, serve, reply and note make the guest protocol a protocol.
-func (g *Guest) front() string                  { return "guest" }
-func (g *Guest) parse(x *exchange, line []byte) { x.parse(line) }
-func (g *Guest) note(x *exchange, err error)    { g.Backend.Note(x.caller, cut(x.handle, 64), err) }
-
+func (g *Guest) front() string                      { return "guest" }
+func (g *Guest) parse(x *exchange, line []byte)     { x.parse(line) }
+func (g *Guest) note(x *exchange, err error)        { g.Backend.Note(x.caller, cut(x.handle, 64), err) }
 func (g *Guest) serve(x *exchange) (Message, error) { return x.verb.serve(x, g.Backend) }
 
-func (g *Guest) reply(dst []byte, x *exchange, m Message, err error) []byte {
+func (g *Guest) reply(e *encoder, x *exchange, m Message, err error) {
 	if err != nil {
 		m = beside(m)
 	}
-	return AppendReply(dst, x.id, m, err)
+	e.reply(x.id, m, err, !x.older)
 }
