@@ -22,14 +22,25 @@ func (e *Engine) snapshotIfDue() {
 	}
 }
 
+// tailShare is the part of the journal's limit that tails may take in a
+// snapshot: one in so many.
+const tailShare = 4
+
 // snapshot stores the registry as it is, which lets the journal drop its oldest
 // segments, and records both. Without a durable head there is nothing to
-// store: the next turn tries again.
+// store: a later turn tries again.
 func (e *Engine) snapshot() {
+	if len(e.pending) > 0 {
+		return
+	}
+	e.turn([]step{e.note("", &statemachine.Snapshot{
+		ThroughSeq: e.registry.Seq() + 1, TailBudget: e.cfg.JournalMaxBytes / tailShare,
+	})})
 	head := e.journal.Head()
 	if len(e.pending) > 0 || head.Seq != e.registry.Seq() {
 		return
 	}
+	e.snapshots = snapshotPolicy{through: head.Seq} // also if it fails: not again with every turn
 	first := e.journal.FirstSeq()
 	err := e.journal.WriteSnapshot(journal.Snapshot{
 		Seq: head.Seq, Hash: head.Hash, Version: statemachine.SnapshotVersion, Blob: e.registry.EncodeSnapshot(),
@@ -38,10 +49,7 @@ func (e *Engine) snapshot() {
 		e.logError("snapshot", err)
 		return
 	}
-	e.snapshots = snapshotPolicy{through: head.Seq}
-	steps := []step{e.note("", &statemachine.Snapshot{ThroughSeq: head.Seq})}
 	if now := e.journal.FirstSeq(); now > first {
-		steps = append(steps, e.note("", &statemachine.Pruned{ThroughSeq: now - 1}))
+		e.turn([]step{e.note("", &statemachine.Pruned{ThroughSeq: now - 1})})
 	}
-	e.turn(steps)
 }

@@ -23,6 +23,9 @@ func (r *Registry) change(rec *Record) error {
 		r.partial = true
 		return nil
 	}
+	if s, ok := rec.Event.(*Snapshot); ok {
+		r.cutTails(s.TailBudget)
+	}
 	if _, about := lifecycle[rec.Event.Kind()]; !about {
 		return r.changeSession(rec) // of no process
 	}

@@ -221,9 +221,12 @@ const (
 	WhyRoom      CollectWhy = "room"
 )
 
-// Snapshot says that the fold through ThroughSeq was stored.
+// Snapshot says that the fold through ThroughSeq, which is the record's own
+// sequence, is stored. What the registry keeps of output is cut to TailBudget
+// bytes with it, the oldest first; 0 is no bound.
 type Snapshot struct {
 	ThroughSeq uint64
+	TailBudget int64
 }
 
 // Pruned says that records through ThroughSeq are no longer in the journal.

@@ -144,6 +144,7 @@ func (e *Collected) fields(v visitor) {
 
 func (e *Snapshot) fields(v visitor) {
 	v.Uint64("through_seq", &e.ThroughSeq, always)
+	v.Int64("tail_budget", &e.TailBudget, optional)
 }
 
 func (e *Pruned) fields(v visitor) {

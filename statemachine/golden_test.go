@@ -137,7 +137,7 @@ var sampleEvents = map[Kind]Event{
 	KindLost:      &Lost{},
 	KindCollected: &Collected{WhyRetention},
 	KindDelivered: &Delivered{},
-	KindSnapshot:  &Snapshot{65_536},
+	KindSnapshot:  &Snapshot{65_536, 0},
 	KindPruned:    &Pruned{65_536},
 
 	KindSessionOpened:  &SessionOpened{"s_0123456789ab", strings.Repeat("0123456789abcdef", 4)},
