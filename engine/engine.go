@@ -36,8 +36,10 @@ type Config struct {
 	TailBytes       int           // of each stream, kept in the journal
 	JournalMaxBytes int64
 	JournalSync     journal.SyncMode
-	SetAsideDamaged bool // start a new journal instead of refusing a damaged one
-	ReapOrphans     bool // see procs.Table.ReapOrphans: the process has no other children
+	SetAsideDamaged bool          // start a new journal instead of refusing a damaged one
+	SessionProcs    int           // quota of each session of the agent front
+	SessionTTL      time.Duration // how long a session without a connection is kept
+	ReapOrphans     bool          // see procs.Table.ReapOrphans: the process has no other children
 	Version         string
 	ImageSHA256     string
 	Image           string // path of the installed image
@@ -56,6 +58,7 @@ type Engine struct {
 	born    statemachine.Instant
 	environ []string // what children inherit
 	keyed   keyedHash
+	cursors cursors
 	lock    *os.File
 	journal *journal.Journal
 	table   *procs.Table
@@ -107,8 +110,9 @@ func Open(cfg Config) (*Engine, error) {
 func newEngine(cfg Config) *Engine {
 	e := &Engine{
 		cfg:      cfg,
-		limits:   statemachine.Limits{MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain)},
+		limits:   limits(cfg),
 		environ:  childEnviron(os.Environ()),
+		cursors:  cursors(filepath.Join(cfg.RuntimeDir, "sessions")),
 		inbox:    make(chan step, inboxSize),
 		between:  make(chan func()),
 		stop:     make(chan string, 1),
@@ -122,6 +126,16 @@ func newEngine(cfg Config) *Engine {
 	e.loud.init()
 	e.gate.init()
 	return e
+}
+
+// maxSessions bounds the sessions of the agent front.
+const maxSessions = 1024
+
+func limits(cfg Config) statemachine.Limits {
+	return statemachine.Limits{
+		MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain),
+		MaxSessions: maxSessions, SessionProcs: cfg.SessionProcs, SessionTTLNS: int64(cfg.SessionTTL),
+	}
 }
 
 // open acquires everything; release gives back what it got, also half-way.
@@ -352,6 +366,7 @@ const startGrace = 2 * time.Second
 func (e *Engine) finish(reason string) {
 	e.refuseWaiting(errShuttingDown)
 	e.finishStarts()
+	e.turn(e.observations())
 	e.turn(e.verbSteps(e.verbs.all()))
 	e.snapshot()
 	e.turn([]step{e.note("", &statemachine.AgentStopped{Reason: reason})})

@@ -48,8 +48,9 @@ type handoff struct {
 
 // ListenerFD is a listening socket that is handed over.
 type ListenerFD struct {
-	Addr string `json:"addr"`
-	FD   int    `json:"fd"`
+	Addr  string `json:"addr"`
+	Front string `json:"front,omitempty"` // "" is the guest protocol, else a2e
+	FD    int    `json:"fd"`
 }
 
 // state is what this image would leave now. It is called on the loop.
@@ -189,6 +190,7 @@ func (e *Engine) takeOver() error {
 		}
 		e.view.set(p.Handle, e.row(p.Handle))
 	}
+	e.recoverSessions()
 	return e.inherited.from.State.Close()
 }
 

@@ -77,6 +77,7 @@ type Spec struct {
 	// Argv[0] without a slash is looked up on the PATH of Env, with one it is
 	// relative to Cwd.
 	Argv []string
+	Path string   // what to execute instead, absolute; empty: what Argv[0] finds
 	Cwd  string   // empty: the agent's own
 	Env  []string // the complete environment, final
 	PTY  bool     // a terminal for all three descriptors; all output is on Stdout

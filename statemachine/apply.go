@@ -27,7 +27,7 @@ func (r *Registry) change(rec *Record) error {
 		r.cutTails(s.TailBudget)
 	}
 	if _, about := lifecycle[rec.Event.Kind()]; !about {
-		return nil // of no process
+		return r.changeSession(rec) // of no process
 	}
 	p := r.processes[rec.Handle]
 	state := StateAbsent
@@ -45,9 +45,11 @@ func (r *Registry) change(rec *Record) error {
 		p = &Process{Handle: rec.Handle}
 		r.processes[rec.Handle] = p
 	}
+	counted := p.usesQuota()
 	p.State = to
 	p.note(rec)
 	r.noteKey(p, rec)
+	r.count(p, counted)
 	r.index(p)
 	return nil
 }
@@ -64,6 +66,7 @@ func (p *Process) note(rec *Record) {
 		p.StdinClosed = true
 	case *Signalled:
 		p.Sent = p.Sent.With(e.Signal)
+		p.Killed = p.Killed || e.Kill && e.Signal != sigint
 	case *Resized:
 		p.Spec.Cols, p.Spec.Rows = e.Cols, e.Rows
 	case *Deadline:
@@ -74,6 +77,8 @@ func (p *Process) note(rec *Record) {
 		p.end(Exited{ExitCode: -1, TimedOut: p.DeadlineHit, Reason: ReasonLost}, rec)
 	case *Drained:
 		p.Output = *e
+	case *Delivered:
+		p.Delivered = true
 	case *Orphaned:
 		p.Orphaned, p.StdinClosed = true, true
 	}

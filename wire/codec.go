@@ -36,6 +36,12 @@ type visitor interface {
 	sequence(name string, p *uint64, when presence)
 	base64(name string, p *[]byte, when presence)
 	raw(name string, p *[][]byte)
+	// seconds are nanoseconds in memory, a fraction on the wire.
+	seconds(name string, p *int64)
+	// maybe is a number, or null where there is none.
+	maybe(name string, p **int)
+	// pairs is an object of strings, NAME=VALUE each in memory.
+	pairs(name string, p *[]string)
 	// output is a text of any bytes, and content those of a file. Both are
 	// always there, and as large as they like: see encoder.spill.
 	output(name string, p *[]byte)
