@@ -112,7 +112,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	defer cancel()
 	w, err := wire.Dial(ctx, c.addr)
 	if err != nil {
-		return nil, disconnected(err)
+		return nil, &kindError{disconnected(err), errUnsent}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
