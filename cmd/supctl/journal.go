@@ -34,6 +34,9 @@ line of JSON. To search, explain or verify a journal use replay.`,
 		Args: operands(),
 	}
 	cmd.RunE = a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
+		if cmd.Flags().Changed("after") && cmd.Flags().Changed("tail") {
+			return usagef("journal: one of --after and --tail is enough")
+		}
 		if !cmd.Flags().Changed("after") {
 			info, err := c.JournalInfo(ctx)
 			if err != nil {
@@ -50,7 +53,6 @@ line of JSON. To search, explain or verify a journal use replay.`,
 	cmd.Flags().Var((*lineCount)(&flags.tail), "tail", "begin with the newest `N` records")
 	cmd.Flags().Lookup("tail").DefValue = "10"
 	cmd.Flags().BoolVar(&flags.once, "once", false, "end with the newest record")
-	cmd.MarkFlagsMutuallyExclusive("after", "tail")
 	return cmd
 }
 
@@ -151,7 +153,10 @@ func word(value json.RawMessage) string {
 		}
 		return quotedWord(text)
 	case json.Unmarshal(value, &argv) == nil:
-		return quoted([]string{quoted(argv)})
+		if len(argv) == 0 {
+			return ""
+		}
+		return "[" + quoted(argv) + "]"
 	default:
 		return printable(string(value))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"supervisor/client"
+	"supervisor/internal/manpage"
 )
 
 // app is what every command needs: the world around it and the global flags.
@@ -55,7 +56,7 @@ attach, wait and exec exit with the process's own code, 128+N when signal N ende
 		a.startCommand(), a.runCommand(), a.psCommand(), a.logsCommand(), a.stdinCommand(),
 		a.attachCommand(), a.signalCommand(), a.killCommand(), a.resizeCommand(), a.waitCommand(),
 		a.topCommand(), a.journalCommand(), a.execCommand(), a.cpCommand(), a.infoCommand(), a.upgradeCommand(),
-		a.completionCommand(),
+		a.completionCommand(), manpage.Command(a.stdout),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true // ours has no powershell
 	return root
