@@ -53,9 +53,13 @@ func (c *Client) Attach(ctx context.Context, handle string, t Terminal) iter.Seq
 			cancelWith(cancel, err)
 		}()
 		go func() { cancelWith(cancel, c.followSizes(ctx, handle, t.Sizes)) }()
+		came := [2]bool{} // something of a stream
 		for k, err := range c.Follow(ctx, handle, Position{}) {
 			if err != nil && ctx.Err() != nil {
 				err = context.Cause(ctx)
+			}
+			if err == nil && !came[k.Stream] { // what left before is no loss of ours
+				k.Dropped, came[k.Stream] = 0, true
 			}
 			if !yield(k, err) {
 				return
@@ -82,7 +86,7 @@ func (c *Client) typeKeys(ctx context.Context, handle string, keys *keyboard) er
 	pipe := c.StdinPipe(ctx, handle)
 	for {
 		typed := keys.next(ctx)
-		if typed == nil {
+		if len(typed) == 0 {
 			return nil
 		}
 		_, err := pipe.Write(typed)
@@ -151,7 +155,7 @@ func (k *keyboard) read(input io.Reader) error {
 	}
 }
 
-// next waits for keys; nil is the end of them, or of ctx.
+// next waits for keys; none is the end of them, or of ctx.
 func (k *keyboard) next(ctx context.Context) []byte {
 	for {
 		k.mu.Lock()
