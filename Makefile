@@ -37,6 +37,30 @@ check:
 bench: build
 	go run ./internal/bench -bin bin
 
+# Where install puts things: below DESTDIR, for a package.
+PREFIX  ?= /usr/local
+BINDIR  ?= $(PREFIX)/bin
+DATADIR ?= $(PREFIX)/share
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+
+.PHONY: install
+install: build
+	install -d $(addprefix $(DESTDIR),$(BINDIR) $(UNITDIR) $(DATADIR)/man/man1 $(DATADIR)/man/man8 \
+		$(DATADIR)/bash-completion/completions $(DATADIR)/zsh/site-functions $(DATADIR)/fish/vendor_completions.d)
+	install bin/supervisor bin/supctl bin/replay $(DESTDIR)$(BINDIR)
+	sed 's|@BINDIR@|$(BINDIR)|' packaging/supervisor-agent.service >$(DESTDIR)$(UNITDIR)/supervisor-agent.service
+	install -m 644 packaging/supervisor.8 $(DESTDIR)$(DATADIR)/man/man8
+	bin/supctl man >$(DESTDIR)$(DATADIR)/man/man1/supctl.1
+	bin/replay man >$(DESTDIR)$(DATADIR)/man/man1/replay.1
+	bin/supctl completion bash >$(DESTDIR)$(DATADIR)/bash-completion/completions/supctl
+	bin/supctl completion zsh >$(DESTDIR)$(DATADIR)/zsh/site-functions/_supctl
+	bin/supctl completion fish >$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/supctl.fish
+
+# A Debian package in bin/, for the machine that builds it.
+.PHONY: deb
+deb: build
+	packaging/deb "$(VERSION)" bin
+
 .PHONY: clean
 clean:
 	rm -rf bin
