@@ -12,18 +12,24 @@ import (
 // events that were not sent.
 const batchBytes = 64 << 10
 
+// pace is the least time between two writes of what comes bit by bit: a process
+// that prints line by line, without a pause, is read by the batch.
+const pace = time.Millisecond
+
 // push sends a session's events on a connection from the event next on, until
 // ctx ends or the connection breaks. There is one at a time for a session. It
 // makes events only when all that were made are written, so a client that does
 // not read holds nothing back but itself.
 func (s *Session) push(ctx context.Context, b SessionBackend, next uint64, write func([]byte) (int, error)) {
 	p := pusher{session: s, backend: b}
+	var written time.Time
 	for ctx.Err() == nil {
 		batch := s.batch(next, p.batch[:0])
 		p.batch = batch
 		if len(batch) == 0 {
 			if !p.gather(time.Now()) {
 				p.wait(ctx)
+				time.Sleep(pace - time.Since(written))
 			}
 			continue
 		}
@@ -31,6 +37,7 @@ func (s *Session) push(ctx context.Context, b SessionBackend, next uint64, write
 		if next = s.took(next, n); err != nil {
 			return
 		}
+		written = time.Now()
 		b.Keep(s.Cursor(false))
 	}
 }

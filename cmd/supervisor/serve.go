@@ -87,8 +87,8 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 	if a.engine, err = engine.Open(a.opts.engine); err != nil {
 		return err
 	}
-	if a.listeners, err = listen(a.opts.listen, a.opts, a.log); err == nil {
-		a.a2e, err = listen(a.opts.a2e.listen, a.opts, a.log)
+	if a.a2e, err = listen(a.opts.a2e.listen, a.opts, a.log); err == nil {
+		a.listeners, err = listen(a.opts.listen, a.opts, a.log)
 	}
 	if err != nil {
 		return a.close("cannot listen", err)
