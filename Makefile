@@ -4,7 +4,6 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 STATIC   = CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
 
-
 .PHONY: build
 build:
 	@mkdir -p bin
@@ -19,12 +18,17 @@ demo: build
 test: deps
 	go test -race -timeout 20m ./...
 
-# The race detector links with a C compiler; some tests play another launcher
-# in Python, or let system calls fail with strace.
+# What the tests need beside Go: the race detector links with a C compiler, some
+# tests play another launcher in Python, let system calls fail with strace, or
+# open a page in a browser.
+TEST_PACKAGES = gcc libc6-dev python3 strace chromium
+
 .PHONY: deps
 deps:
-	@command -v gcc >/dev/null && command -v python3 >/dev/null && command -v strace >/dev/null || \
-		{ apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev python3 strace; }
+	@for tool in gcc python3 strace chromium; do \
+		command -v $$tool >/dev/null && continue; \
+		apt-get update -q && apt-get install -qy --no-install-recommends $(TEST_PACKAGES) && break; exit 1; \
+	done
 
 .PHONY: check
 check:
