@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -110,12 +111,12 @@ func TestAttachLeavesAStuckProcess(t *testing.T) {
 // Keys go on over an upgrade, and none is typed twice.
 func TestAttachTypesOverAnUpgrade(t *testing.T) {
 	var keys typedInto
-	upgrades := 0
+	var upgrades atomic.Int64
 	f := newFakeAgent(t, true, func(p *fakePeer, r object) object {
 		if r["op"] != "proc_stdin" {
 			return nil
 		}
-		if upgrades++; upgrades < 3 {
+		if upgrades.Add(1) < 3 {
 			return object{"error": "upgrading", "code": "upgrading", "written": 0}
 		}
 		return keys.take(t, r)
@@ -133,9 +134,9 @@ func TestAttachTypesOverAnUpgrade(t *testing.T) {
 // A stdin pipe writes the rest of a piece that was taken in part.
 func TestStdinPipeGoesOnAfterAnUpgrade(t *testing.T) {
 	var keys typedInto
-	calls := 0
+	var calls atomic.Int64
 	f := newFakeAgent(t, true, func(_ *fakePeer, r object) object {
-		if calls++; calls == 1 {
+		if calls.Add(1) == 1 {
 			half := decode(t, r["data"])[:3]
 			keys.take(t, object{"data": base64.StdEncoding.EncodeToString(half)})
 			return object{"error": "upgrading", "code": "upgrading", "written": len(half)}

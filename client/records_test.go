@@ -2,15 +2,16 @@ package client
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // Records are followed over disconnects, each once, from where pruning begins.
 func TestFollowRecords(t *testing.T) {
-	reads := 0
+	var reads atomic.Int64
 	f := newFakeAgent(t, true, func(p *fakePeer, r object) object {
-		if reads++; reads%3 == 2 {
+		if reads.Add(1)%3 == 2 {
 			p.Close()
 			return nil
 		}

@@ -51,23 +51,3 @@ func TestScripts(t *testing.T) {
 		}
 	}
 }
-
-// The agent's manual page tells every flag that its help does.
-func TestAgentPage(t *testing.T) {
-	page, err := os.ReadFile("supervisor.8")
-	if err != nil {
-		t.Fatal(err)
-	}
-	help, err := exec.Command("go", "run", "../cmd/supervisor", "serve", "--help").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for word := range strings.FieldsSeq(string(help)) {
-		flag, _, _ := strings.Cut(strings.TrimRight(word, ",;:()"), "[")
-		if strings.HasPrefix(flag, "--") && len(flag) > 2 {
-			if !strings.Contains(string(page), `\-\-`+flag[2:]) {
-				t.Errorf("the page lacks %s", flag)
-			}
-		}
-	}
-}
