@@ -141,9 +141,6 @@ func (t *Table) Inherit(c Carried) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.Running {
-		t.orphans.adopt(c.PID)
-	}
 	p.inheritStreams(c)
 	if c.Stdin >= 0 {
 		p.stdin = p.newStdin(c.Stdin)
