@@ -57,7 +57,7 @@ func TestTour(t *testing.T) {
 	rest := string(out)
 	for _, want := range []string{
 		"running", "got hello\n", "HELLO\n", "upgraded from ", "got hello\ngot again\n", "\n10\n", "it exited with 3\n",
-		"exited 3", "got again\n", "proc.exited",
+		"exited 3", "got again\n", "exit 3",
 	} {
 		before, after, found := strings.Cut(rest, want)
 		if !found {
