@@ -44,6 +44,9 @@ type Config struct {
 	ImageSHA256     string
 	Image           string // path of the installed image
 	Log             *slog.Logger
+	// Crashed is called where the engine panics, and must not return; nil lets
+	// the process die of it.
+	Crashed func(reason any, stack []byte)
 }
 
 // Engine is a running agent without its fronts. It implements wire.Backend.
@@ -62,8 +65,8 @@ type Engine struct {
 
 	inbox      chan step    // requests; a full one holds the connection back
 	observed   observations // never full
-	attended   atomic.Int32 // what runs for the older verbs and is not journaled yet
 	verbs      coalescer    // verbs that changed nothing
+	attended   atomic.Int32 // older verbs that are not journaled yet
 	view       view         // what readers see
 	loud       broadcast    // a record that journal_read should wake for
 	health     atomic.Int32 // of the journal, see journalHealth
@@ -166,6 +169,7 @@ func (e *Engine) open() error {
 		TailBytes: e.cfg.TailBytes,
 		Observe:   e.observed.add,
 		Log:       e.cfg.Log,
+		Crashed:   e.cfg.Crashed,
 	})
 	if err != nil {
 		return err
@@ -246,6 +250,7 @@ func (e *Engine) Close(ctx context.Context, reason string) error {
 func (e *Engine) run() {
 	defer close(e.stopped)
 	defer e.release()
+	defer procs.Recover(e.cfg.Crashed)
 	for {
 		steps, reason := e.gather()
 		e.turn(steps)

@@ -38,7 +38,8 @@ type handoff struct {
 	BornMono  int64               `json:"born_mono"`  // when the agent started, ns
 	QuietMono int64               `json:"quiet_mono"` // when nothing more was accepted, ns
 	SetAside  string              `json:"set_aside,omitempty"`
-	Registry  []byte              `json:"registry"` // a snapshot
+	Reaped    int64               `json:"reaped,omitempty"` // orphans, so far
+	Registry  []byte              `json:"registry"`         // a snapshot
 	LockFD    int                 `json:"lock_fd"`
 	JournalFD int                 `json:"journal_fd"`
 	Listeners []ListenerFD        `json:"listeners"`
@@ -56,7 +57,7 @@ type ListenerFD struct {
 func (e *Engine) state(listeners []ListenerFD) *handoff {
 	return &handoff{
 		Schema: handoffSchema, Images: e.upgrade.images, Gen: e.gen, Boot: e.boot.String(),
-		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: e.setAside,
+		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: e.setAside, Reaped: e.table.Reaped(),
 		Registry: e.registry.EncodeSnapshot(),
 		LockFD:   int(e.lock.Fd()), JournalFD: int(e.journal.File().Fd()),
 		Listeners: listeners, Processes: e.table.Carried(),
@@ -179,6 +180,7 @@ func (e *Engine) takeOver() error {
 		e.cfg.Log.Warn("the registry that was handed over is not what this image derives from the journal")
 	}
 	e.gen, e.setAside, e.born.Mono = h.Gen+1, h.SetAside, h.BornMono
+	e.table.CountReaped(h.Reaped)
 	for _, c := range h.Processes {
 		e.table.Inherit(c)
 	}

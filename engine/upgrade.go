@@ -34,7 +34,9 @@ func (e *Engine) Upgrade(ctx context.Context, caller wire.Caller, r wire.Upgrade
 	}
 	e.upgrade.images = statemachine.Images{From: e.cfg.Version, SHA256: strings.ToLower(r.SHA256)}
 	e.observed.addStep(e.note("", &statemachine.UpgradeRequested{Images: e.upgrade.images, Path: r.Path}))
+	resume := e.table.PauseReaping() // the candidate is waited for by others
 	err := e.install(r)
+	resume()
 	c := newCall(caller, "")
 	outcome := step{call: c, final: true}
 	if err != nil {

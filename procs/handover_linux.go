@@ -125,6 +125,9 @@ func (t *Table) Inherit(c Carried) {
 	p := t.newProcess(c.Handle)
 	p.pty, p.pid, p.ticks = c.PTY, c.PID, c.StartTicks
 	p.running, p.pidfd = c.Running, c.PidFD
+	if p.running {
+		t.orphans.adopt(p.pid)
+	}
 	if c.Forgotten {
 		p.forgotten = true
 		for _, r := range p.rings {

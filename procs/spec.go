@@ -3,6 +3,7 @@ package procs
 import (
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"time"
 )
 
@@ -37,6 +38,9 @@ type Options struct {
 	// StdinDeadline bounds one stdin write from the moment it is the first
 	// in line; 0 means 5 s.
 	StdinDeadline time.Duration
+	// Crashed is called where the reactor panics, and must not return; nil
+	// lets the process die of it.
+	Crashed func(reason any, stack []byte)
 	// Log gets what nobody can be told otherwise; nil discards.
 	Log *slog.Logger
 }
@@ -55,6 +59,17 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// Recover is deferred: it passes a panic on to crashed, if there is one.
+func Recover(crashed func(reason any, stack []byte)) {
+	if crashed == nil {
+		return
+	}
+	if reason := recover(); reason != nil {
+		crashed(reason, debug.Stack())
+		panic(reason)
+	}
 }
 
 // Spec says what to run. Strings must not contain NUL.

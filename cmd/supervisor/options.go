@@ -23,6 +23,7 @@ type options struct {
 	mayFail    map[wire.Addr]bool // default addresses that are not there everywhere
 	access     wire.Access
 	maxConns   int
+	killOnExit bool // processes are stopped with the agent
 	logLevel   slog.Level
 	engine     engine.Config
 	a2e        a2eOptions
@@ -38,7 +39,7 @@ type serveFlags struct {
 	tailBytes                  int
 	journalMaxBytes            int64
 	journalSync, onDamaged     string
-	insecureTCP                bool
+	insecureTCP, killOnExit    bool
 	logLevel                   string
 	a2e                        a2eFlags
 }
@@ -79,7 +80,12 @@ func (f *serveFlags) define() *pflag.FlagSet {
 	flags.IntVar(&f.tailBytes, "tail-bytes", 8192, "end of each stream kept in the journal")
 	flags.Int64Var(&f.journalMaxBytes, "journal-max-bytes", 64<<20, "records kept in the journal")
 	flags.StringVar(&f.journalSync, "journal-sync", "always", "always, batch or off")
-	flags.StringVar(&f.onDamaged, "on-damaged-journal", "refuse", "refuse or set-aside")
+	onDamaged := "refuse"
+	if isInit() { // a machine without an agent helps nobody
+		onDamaged = "set-aside"
+	}
+	flags.StringVar(&f.onDamaged, "on-damaged-journal", onDamaged, "refuse or set-aside; set-aside as PID 1")
+	flags.BoolVar(&f.killOnExit, "kill-on-exit", false, "stop all processes with the agent, as PID 1 does")
 	flags.StringArrayVar(&f.allowCID, "allow-cid", nil, "vsock peer that may speak; repeatable (default 2, the host)")
 	flags.StringArrayVar(&f.allowUID, "allow-uid", nil, "unix peer that may speak; repeatable (default the agent's own uid and 0)")
 	flags.BoolVar(&f.insecureTCP, "insecure-tcp", false, "allow tcp: addresses, whose peers have no identity")
@@ -138,7 +144,7 @@ func (f *serveFlags) defaultDirs(env map[string]string) {
 
 // check turns flags into options, or says which one is wrong.
 func (f *serveFlags) check() (options, error) {
-	o := options{maxConns: f.maxConns, runtimeDir: f.runtimeDir}
+	o := options{maxConns: f.maxConns, runtimeDir: f.runtimeDir, killOnExit: f.killOnExit}
 	if err := f.checkNumbers(); err != nil {
 		return o, err
 	}

@@ -39,8 +39,8 @@ type agent struct {
 }
 
 // serve runs the agent until a signal or ctx ends it, or another image takes
-// over.
-func serve(ctx context.Context, o options, stderr io.Writer) error {
+// over. The reason is the signal's name.
+func serve(ctx context.Context, o options, stderr io.Writer) (reason string, err error) {
 	inherited, err := engine.Inherit() // before anything else opens descriptors
 	log, flush := newLog(stderr, o.logLevel)
 	defer flush()
@@ -51,15 +51,15 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	}
 	if err != nil && inherited != nil {
 		log.Error("cannot take over: going back", "error", err)
-		return inherited.RollBack(a.opts.engine.Image, err)
+		return "", inherited.RollBack(a.opts.engine.Image, err)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	for {
 		reason, err := a.run(stop)
 		if reason != "" || err != nil {
-			return a.close(reason, err)
+			return reason, a.close(reason, err)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 		a.listeners, err = listen(a.opts.listen, a.opts, a.log)
 	}
 	if err != nil {
-		return a.close("cannot listen", err)
+		return closeEngine(a.engine, "cannot listen", err)
 	}
 	return nil
 }
@@ -156,8 +156,23 @@ func (a *agent) handOver() error {
 	return a.engine.HandOver(fds)
 }
 
+// stopGrace is what processes have between SIGTERM and SIGKILL, and stopWithin
+// what all of them have together.
+const (
+	stopGrace  = 5 * time.Second
+	stopWithin = 8 * time.Second
+)
+
 // close ends what serve has put together.
 func (a *agent) close(reason string, cause error) error {
+	if a.opts.killOnExit {
+		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+		defer cancel()
+		if isInit() {
+			termStrays(a.engine.Running())
+		}
+		a.engine.StopProcesses(ctx, stopGrace)
+	}
 	for _, l := range slices.Concat(a.listeners, a.a2e) {
 		_ = l.Close() // its descriptor goes with the process anyway
 	}

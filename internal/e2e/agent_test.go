@@ -45,6 +45,7 @@ type agent struct {
 	*client.Client
 	t    testing.TB
 	dir  string
+	exe  string
 	args []string
 	cmd  *exec.Cmd
 }
@@ -53,7 +54,13 @@ type agent struct {
 // and fold, and nothing of what it started may be left.
 func start(t testing.TB, args ...string) *agent {
 	t.Helper()
-	a := &agent{t: t, dir: t.TempDir(), args: args}
+	return startImage(t, binary, args...)
+}
+
+// startImage is start for an image that is installed somewhere.
+func startImage(t testing.TB, exe string, args ...string) *agent {
+	t.Helper()
+	a := &agent{t: t, dir: t.TempDir(), exe: exe, args: args}
 	a.serve()
 	t.Cleanup(func() {
 		a.killAll()
@@ -69,15 +76,20 @@ func (a *agent) path() string { return filepath.Join(a.dir, "state", "journal.db
 // serve starts the agent and connects to it.
 func (a *agent) serve() {
 	a.t.Helper()
+	a.launch(exec.Command(a.exe, append([]string{
+		"serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"),
+	}, a.args...)...))
+}
+
+// launch runs a command that becomes the agent, and connects to it.
+func (a *agent) launch(cmd *exec.Cmd) {
+	a.t.Helper()
 	logFile, err := os.OpenFile(filepath.Join(a.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	defer logFile.Close()
-	a.cmd = exec.Command(binary, append([]string{
-		"serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"),
-	}, a.args...)...)
-	a.cmd.Stderr = logFile
+	a.cmd, cmd.Stderr = cmd, logFile
 	if err := a.cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}
