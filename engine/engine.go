@@ -69,6 +69,7 @@ type Engine struct {
 	attended   atomic.Int32 // older verbs that are not journaled yet
 	view       view         // what readers see
 	loud       broadcast    // a record that journal_read should wake for
+	news       news         // those of which it was not woken yet
 	health     atomic.Int32 // of the journal, see journalHealth
 	oom        *oomWatch    // of the loop
 	upgrade    upgrading
@@ -187,7 +188,7 @@ func (e *Engine) open() error {
 
 func (e *Engine) openJournal() error {
 	path := filepath.Join(e.cfg.StateDir, "journal.db")
-	opts := journal.Options{Sync: e.cfg.JournalSync, MaxBytes: e.cfg.JournalMaxBytes}
+	opts := journal.Options{Sync: e.cfg.JournalSync, MaxBytes: e.cfg.JournalMaxBytes, Committed: e.committed}
 	if e.inherited != nil {
 		opts.File = os.NewFile(uintptr(e.inherited.handoff.JournalFD), path)
 	}

@@ -85,8 +85,18 @@ func (a *agent) checkJournal() {
 	}
 	defer r.Close()
 	derived := statemachine.NewRegistry()
+	if s, ok, err := r.Snapshot(); err != nil {
+		a.t.Fatal(err)
+	} else if ok && r.FirstSeq() > 1 {
+		if derived, err = statemachine.DecodeSnapshot(s.Blob); err != nil {
+			a.t.Fatal(err)
+		}
+	}
 	var d statemachine.Decoder
 	err = r.Verify(func(stored journal.Record) error {
+		if stored.Seq <= derived.Seq() {
+			return nil
+		}
 		rec, err := d.Decode(stored.Seq, stored.Payload)
 		if err == nil {
 			err = derived.Apply(&rec)

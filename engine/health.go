@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"errors"
+
+	"supervisor/journal"
 	"supervisor/statemachine"
 	"supervisor/wire"
 )
@@ -18,6 +21,14 @@ func (e *Engine) setHealth(h journalHealth) {
 	if old := e.health.Swap(h); old != h {
 		e.cfg.Log.Warn("journal", "was", healthNames[old], "is", healthNames[h])
 	}
+}
+
+// healthAfter tells what an error of the journal means for it.
+func healthAfter(err error) journalHealth {
+	if errors.Is(err, journal.ErrFull) {
+		return journalFull
+	}
+	return journalFailed
 }
 
 var healthNames = [...]string{journalOK: "ok", journalFull: "full", journalFailed: "failed"}
@@ -38,13 +49,16 @@ const pendingPerProcess = 8
 // expendable tells whether an event is not recorded, since too many wait. What
 // happens to processes always is, and bounded by them; what peers can ask for
 // without end is not.
-func (e *Engine) expendable(ev statemachine.Event) bool {
-	if len(e.pending) < pendingPerProcess*e.limits.MaxProcs {
+func (e *Engine) expendable(ev statemachine.HandleEvent) bool {
+	if len(e.pending) < pendingPerProcess*e.limits.MaxProcs || e.health.Load() == journalOK {
 		return false
 	}
-	switch ev.(type) {
-	case *statemachine.Verb, *statemachine.Signalled, *statemachine.Stdin, *statemachine.Resized:
-		return e.health.Load() != journalOK
+	switch event := ev.Event.(type) {
+	case *statemachine.Verb, *statemachine.Stdin, *statemachine.Resized:
+		return true
+	case *statemachine.Signalled: // the first of each kind tells why a process died
+		p := e.registry.Get(ev.Handle)
+		return p != nil && p.Sent.Has(event.Signal)
 	}
 	return false
 }

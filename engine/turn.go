@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"supervisor/journal"
@@ -139,7 +140,7 @@ func (e *Engine) refuse(out *outcome, c *call, err error) {
 
 // apply makes the next record, folds it in, and queues it for the commit.
 func (e *Engine) apply(out *outcome, at statemachine.Instant, ev statemachine.HandleEvent) {
-	if e.expendable(ev.Event) {
+	if e.expendable(ev) {
 		return
 	}
 	rec := &statemachine.Record{
@@ -168,21 +169,27 @@ func (e *Engine) verb(c *call) statemachine.HandleEvent {
 // commit makes the pending records durable. What it cannot write stays
 // pending, and goes first when there is room again.
 func (e *Engine) commit() error {
-	if len(e.pending) == 0 {
-		return nil
-	}
-	_, err := e.journal.Append(e.pending...)
-	switch {
-	case err == nil:
-		clear(e.pending)
-		e.pending = e.pending[:0]
+	for len(e.pending) > 0 {
+		n := appendable(e.pending)
+		if _, err := e.journal.Append(e.pending[:n]...); err != nil {
+			e.setHealth(healthAfter(err))
+			return err
+		}
+		e.pending = slices.Delete(e.pending, 0, n)
 		e.setHealth(journalOK)
-	case errors.Is(err, journal.ErrFull):
-		e.setHealth(journalFull)
-	default:
-		e.setHealth(journalFailed)
 	}
-	return err
+	return nil
+}
+
+// appendable is how many of the first payloads one Append takes.
+func appendable(payloads [][]byte) int {
+	size := 0
+	for n, p := range payloads {
+		if size += len(p); size > journal.MaxAppend {
+			return n
+		}
+	}
+	return len(payloads)
 }
 
 // settle replies. A call that was carried out although its record is not

@@ -15,6 +15,8 @@ const (
 	firstWithin = 250 * time.Millisecond
 	countWindow = time.Minute
 	maxTallies  = 4096 // kinds of verbs counted at once; at more, all are written
+
+	longestHandle = 64 // of those that a verb's record repeats
 )
 
 // tallyKey is what makes two verbs alike.
@@ -48,6 +50,9 @@ func (v *coalescer) init() {
 
 // add counts a verb that has ended just now.
 func (v *coalescer) add(c wire.Caller, handle string, err error) {
+	if len(handle) > longestHandle {
+		handle = "" // it names nothing
+	}
 	now := time.Now()
 	event := verbEvent(c, err, now)
 	key := tallyKey{c.Peer, c.Front, c.Op, handle, c.CodeOf(err), wire.RuleOf(err)}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"supervisor/journal"
 	"supervisor/statemachine"
 	"supervisor/wire"
 )
@@ -92,9 +93,47 @@ func (e *Engine) publish(out *outcome, commitErr error) {
 		e.view.set(handle, e.row(handle))
 	}
 	e.view.publishSessions(out.records)
-	if commitErr == nil && slices.ContainsFunc(out.records, wakesReaders) {
+	if i := slices.IndexFunc(out.records, wakesReaders); i >= 0 {
+		e.news.add(out.records[i].Seq, e.registry.Seq())
+		e.committed(e.journal.Head())
+	}
+}
+
+// committed wakes those who wait for a record, once they can read it. It is
+// called from the loop and from the journal.
+func (e *Engine) committed(head journal.Head) {
+	if e.news.take(head.Seq) {
 		e.loud.wake()
 	}
+}
+
+// news is the range of records that readers wait for and cannot read yet.
+type news struct {
+	mu        sync.Mutex
+	low, high uint64 // low is 0 while there is none
+}
+
+func (n *news) add(from, through uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.low == 0 {
+		n.low = from
+	}
+	n.high = through
+}
+
+// take tells whether the records up to head have any of them, and forgets these.
+func (n *news) take(head uint64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.low == 0 || head < n.low {
+		return false
+	}
+	n.low = head + 1
+	if n.high <= head {
+		n.low = 0
+	}
+	return true
 }
 
 // row builds the row of a process, nil where it has none.

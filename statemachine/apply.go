@@ -29,28 +29,37 @@ func (r *Registry) change(rec *Record) error {
 	if _, about := lifecycle[rec.Event.Kind()]; !about {
 		return r.changeSession(rec) // of no process
 	}
-	p := r.processes[rec.Handle]
-	state := StateAbsent
-	if p != nil {
-		state = p.State
+	p, known := r.processes[rec.Handle]
+	if !known {
+		p = &Process{Handle: rec.Handle, State: StateAbsent}
 	}
-	to := next(state, rec.Event.Kind())
-	if to == never || rec.Handle == "" {
+	counted := p.usesQuota()
+	if err := p.Follow(rec); err != nil {
 		if r.partial {
 			return nil
 		}
-		return &TransitionError{Seq: rec.Seq, Handle: rec.Handle, State: state, Kind: rec.Event.Kind()}
+		return err
 	}
-	if p == nil {
-		p = &Process{Handle: rec.Handle}
+	if !known {
 		r.processes[rec.Handle] = p
 	}
-	counted := p.usesQuota()
-	p.State = to
-	p.note(rec)
 	r.noteKey(p, rec)
 	r.count(p, counted)
 	r.index(p)
+	return nil
+}
+
+// Follow folds the next record about the process into it alone, as Apply does
+// in a registry. A record that cannot follow is an error and changes nothing.
+// It is for readers that keep a process longer than a registry does: one that
+// was never heard of is in StateAbsent.
+func (p *Process) Follow(rec *Record) error {
+	to := next(p.State, rec.Event.Kind())
+	if to == never || rec.Handle == "" {
+		return &TransitionError{Seq: rec.Seq, Handle: rec.Handle, State: p.State, Kind: rec.Event.Kind()}
+	}
+	p.State = to
+	p.note(rec)
 	return nil
 }
 

@@ -83,6 +83,13 @@ func AppendReply(dst []byte, id string, m Message, err error) []byte {
 // line is trusted to come from an agent: it is not checked for duplicate
 // names. Raw records point into the line.
 func DecodeReply(line []byte, m Message) (id string, err error) {
+	return DecodeReplyTo(line, func(string) Message { return m })
+}
+
+// DecodeReplyTo is DecodeReply for a caller that knows only by the reply's id
+// whom it is for. It is asked for the message once, unless the line is no JSON
+// object.
+func DecodeReplyTo(line []byte, to func(id string) Message) (id string, err error) {
 	d := decoders.Get().(*decoder)
 	defer d.release()
 	if err := d.split(line, splitObject); err != nil {
@@ -90,8 +97,9 @@ func DecodeReply(line []byte, m Message) (id string, err error) {
 	}
 	var ok bool
 	var failed Error
-	d.flag("ok", &ok, required)
 	d.text("id", &id, nonzero)
+	m := to(id)
+	d.flag("ok", &ok, required)
 	if !ok {
 		d.text("error", &failed.Message, nonzero)
 		d.text("code", (*string)(&failed.Code), nonzero)

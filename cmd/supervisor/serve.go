@@ -115,9 +115,11 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 		served.Go(func() { s.Serve(context.Background()) })
 	}
 	a.log.Info("ready", "version", version, "pid", os.Getpid(), "listen", addresses(a.listeners), "a2e", addresses(a.a2e))
+	a.tellManager(notifyReady)
 	within := closeWithin
 	select {
 	case reason = <-stop:
+		a.tellManager(notifyStopping)
 		a.log.Info("stopping", "reason", reason)
 		a.engine.Quiesce()
 	case <-a.stdioEnded:
@@ -139,6 +141,13 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 		a.log.Error("cannot hand over: going on", "error", a.handOver())
 	}
 	return reason, nil
+}
+
+// tellManager tells the service manager, without whom the agent gets along.
+func (a *agent) tellManager(state string) {
+	if err := notify(state); err != nil {
+		a.log.Warn("the service manager cannot be told", "state", state, "error", err)
+	}
 }
 
 // handOver returns only if it fails.
