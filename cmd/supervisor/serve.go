@@ -91,7 +91,7 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 		a.listeners, err = listen(a.opts.listen, a.opts, a.log)
 	}
 	if err != nil {
-		return a.close("cannot listen", err)
+		return closeEngine(a.engine, "cannot listen", err)
 	}
 	return nil
 }

@@ -20,18 +20,11 @@ import (
 // startFront is start with an agent front.
 func startFront(t testing.TB, args ...string) *agent {
 	t.Helper()
-	a := &agent{t: t, dir: t.TempDir()}
-	a.args = append([]string{"--a2e", "unix:" + a.front()}, args...)
-	a.serve()
-	t.Cleanup(func() {
-		a.killAll()
-		a.stop()
-		a.checkJournal()
-	})
-	return a
+	return start(t, append([]string{"--a2e", "unix:" + filepath.Join(t.TempDir(), "a2e.sock")}, args...)...)
 }
 
-func (a *agent) front() string { return filepath.Join(a.dir, "a2e.sock") }
+// front is the path of the agent front's socket.
+func (a *agent) front() string { return strings.TrimPrefix(a.args[1], "unix:") }
 
 // session is a connection of the agent front. Events are collected while it
 // waits for replies.
