@@ -69,6 +69,7 @@ type Engine struct {
 	quietSince atomic.Int64  // monotonic, when a handover began
 	inherited  *Inheritance  // nil unless this image took over from another
 	ready      sync.Once     // for the record of it
+	recorded   chan struct{} // closed when that is readable
 	setAside   string        // name of a journal that was put aside at this start
 	gate       gate          // shut when nothing new is taken and waits end
 	between    chan func()   // what needs the loop's state, while no turn is under way
@@ -97,6 +98,7 @@ func Open(cfg Config) (*Engine, error) {
 		e.release()
 		return nil, err
 	}
+	e.Ready()
 	go e.run()
 	return e, nil
 }
@@ -111,6 +113,7 @@ func newEngine(cfg Config) *Engine {
 		stop:     make(chan string, 1),
 		upgrades: make(chan struct{}, 1),
 		stopped:  make(chan struct{}),
+		recorded: make(chan struct{}),
 		starting: map[string]*call{}, unjournaled: map[string]bool{},
 	}
 	e.observed.init()
@@ -166,11 +169,14 @@ func (e *Engine) openJournal() error {
 	path := filepath.Join(e.cfg.StateDir, "journal.db")
 	opts := journal.Options{Sync: e.cfg.JournalSync, MaxBytes: e.cfg.JournalMaxBytes}
 	if e.inherited != nil {
-		opts.File = os.NewFile(uintptr(e.inherited.handoff.JournalFD), path)
+		var err error
+		if opts.File, err = e.inherited.file(e.inherited.JournalFD, path); err != nil {
+			return err
+		}
 	}
 	j, err := journal.Open(path, opts)
 	damaged := errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrForeign) || errors.Is(err, journal.ErrNewer)
-	if damaged && e.cfg.SetAsideDamaged {
+	if damaged && e.cfg.SetAsideDamaged && e.inherited == nil {
 		e.cfg.Log.Error("journal put aside", "error", err)
 		if e.setAside, err = journal.SetAside(path, time.Now()); err != nil {
 			return err
@@ -367,7 +373,7 @@ func (e *Engine) finishStarts() {
 		case <-e.observed.ready:
 			e.turn(e.observations())
 		case <-timeout:
-			e.cfg.Log.Error("stopping with starts under way", "count", len(e.starting))
+			e.cfg.Log.Error("starts are still under way", "count", len(e.starting))
 			return
 		}
 	}

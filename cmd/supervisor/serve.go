@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -34,22 +35,18 @@ type agent struct {
 }
 
 // serve runs the agent until a signal or ctx ends it, or another image takes
-// over.
-func serve(ctx context.Context, o options, stderr io.Writer) error {
-	inherited, err := engine.Inherit() // before anything else opens descriptors
+// over. With an inheritance it takes over itself, or goes back.
+func serve(ctx context.Context, o options, inherited *engine.Inheritance, stderr io.Writer) error {
+	stop := catchSignals(ctx)
 	log, flush := newLog(stderr, o.logLevel)
 	defer flush()
-	stop := catchSignals(ctx)
 	a := &agent{opts: o, log: log}
-	if err == nil {
-		err = a.open(inherited)
-	}
-	if err != nil && inherited != nil {
-		log.Error("cannot take over: going back", "error", err)
+	if err := a.open(inherited); err != nil {
+		if inherited != nil {
+			log.Error("cannot take over: going back", "error", err)
+		}
+		flush()
 		return inherited.RollBack(a.opts.engine.Image, err)
-	}
-	if err != nil {
-		return err
 	}
 	for {
 		reason, err := a.run(stop)
@@ -70,10 +67,7 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 	}
 	a.opts.engine.Log = a.log
 	if inherited != nil {
-		if a.listeners, err = inherit(inherited.Listeners(), a.opts.access); err == nil {
-			a.engine, err = inherited.Adopt(a.opts.engine)
-		}
-		return err
+		return a.takeOver(inherited)
 	}
 	if a.engine, err = engine.Open(a.opts.engine); err != nil {
 		return err
@@ -82,6 +76,23 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 		return closeEngine(a.engine, "cannot listen", err)
 	}
 	return nil
+}
+
+// takeOver is open for what another image has handed over. A panic is an error
+// like others: there is a way back.
+func (a *agent) takeOver(inherited *engine.Inheritance) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			a.log.Error("panic", "reason", reason, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", reason)
+		}
+	}()
+	a.opts.engine.Image = inherited.Image
+	if a.listeners, err = inherit(inherited, a.opts.access); err != nil {
+		return err
+	}
+	a.engine, err = inherited.Adopt(a.opts.engine)
+	return err
 }
 
 // run serves until a signal, whose name it returns. It returns neither reason
@@ -109,6 +120,10 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 	defer cancel()
 	_ = server.Shutdown(ctx) // what it cuts off is a peer that does not read
 	<-served
+	select {
+	case reason = <-stop: // it would not reach the next image
+	default:
+	}
 	if reason == "" {
 		a.log.Error("cannot hand over: going on", "error", a.handOver())
 	}
@@ -137,9 +152,13 @@ func (a *agent) close(reason string, cause error) error {
 }
 
 // inherit makes listeners of the sockets that were handed over.
-func inherit(fds []engine.ListenerFD, access wire.Access) ([]*wire.Listener, error) {
+func inherit(inherited *engine.Inheritance, access wire.Access) ([]*wire.Listener, error) {
+	sockets, err := inherited.Sockets()
+	if err != nil {
+		return nil, err
+	}
 	var out []*wire.Listener
-	for _, l := range fds {
+	for _, l := range sockets {
 		addr, err := wire.ParseAddr(l.Addr)
 		if err != nil {
 			return nil, err
