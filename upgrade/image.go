@@ -132,9 +132,13 @@ func sealedCopy(from io.Reader) (*Image, error) {
 // checkELF refuses what execve would take and then crash on: another machine's
 // executable, and one whose segments are not all there.
 func (img *Image) checkELF() error {
+	magic := make([]byte, len(elf.ELFMAG))
+	if _, err := img.file.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
+		return errors.New("not an ELF executable")
+	}
 	f, err := elf.NewFile(img.file)
 	if err != nil {
-		return fmt.Errorf("not an ELF executable: %w", err)
+		return fmt.Errorf("damaged or cut short: %w", err)
 	}
 	defer f.Close()
 	if machine := machines[runtime.GOARCH]; f.Machine != machine || f.Class != elf.ELFCLASS64 {

@@ -1,0 +1,62 @@
+package upgrade
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"supervisor/internal/testproc"
+)
+
+// A candidate that does not say its version in one line, in time, is refused.
+func TestVersion(t *testing.T) {
+	testproc.NoLeaks(t)
+	for name, says := range map[string]string{
+		"hangs":     "no end within 5s",
+		"floods":    "no end within 5s",
+		"silent":    "prints no version",
+		"two lines": "more than one line",
+		"fails":     "exit status 3: cannot read that",
+		"dies":      "signal: killed",
+		"escapes":   "WaitDelay",
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			v, err := take(t, name).Version()
+			if v != "" || !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%q, %v", v, err)
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// The preflight gets the state and no other descriptor, and must say the line.
+func TestPreflight(t *testing.T) {
+	testproc.NoLeaks(t)
+	state, err := State([]byte("STATE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	const line = "preflight read STATE, open [3], <nil>"
+	for _, c := range []struct{ name, want, says string }{
+		{"good", line, ""},
+		{"good", "another line", `it says "preflight read STATE`},
+		{"silent", line, `it says ""`},
+		{"fails", line, "exit status 3: cannot read that"},
+		{"dies", line, "signal: killed"},
+		{"hangs", line, "no end within 5s"},
+	} {
+		err := take(t, c.name).Preflight(state, c.want)
+		switch {
+		case c.says == "" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.says != "" && (!errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
