@@ -52,15 +52,15 @@ func TestC23Refused(t *testing.T) {
 			must(t, os.Chmod(path, 0o644))
 			return path
 		}), "its mode is 0644"},
-		"empty":        {file(nil), "not an ELF"},
-		"half":         {file(image[:len(image)/2]), "damaged"},
-		"4 KiB":        {file(image[:4096]), "damaged"},
-		"no sections":  {file(patched(image[:len(image)/2], 60, 0)), "cut short"},
-		"gzip":         {file(zipped(image)), "not an ELF"},
-		"script":       {file([]byte("#!/bin/sh\necho 1.0\n")), "not an ELF"},
-		"machine":      {file(patched(image, 18, 0x1234)), "not for"},
-		"object":       {file(patched(image, 16, 1)), "not an executable"},
-		"bad segment":  {file(patched(image, 64+32+6, 0xffff)), "damaged"},
+		"empty":       {file(nil), "not an ELF"},
+		"half":        {file(image[:len(image)/2]), "damaged"},
+		"4 KiB":       {file(image[:4096]), "damaged"},
+		"no sections": {file(patched(image[:len(image)/2], 60, 0)), "cut short"},
+		"gzip":        {file(zipped(image)), "not an ELF"},
+		"script":      {file([]byte("#!/bin/sh\necho 1.0\n")), "not an ELF"},
+		"machine":     {file(patched(image, 18, 0x1234)), "not for"},
+		"object":      {file(patched(image, 16, 1)), "not an executable"},
+		"bad segment": {file(patched(image, 64+32+6, 0xffff)), "damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, digest := c.make(t)

@@ -17,8 +17,9 @@ var allowed = map[string][]string{
 	"cmd/supervisor": {"engine", "journal", "wire"},
 	"cmd/supctl":     {"client"},
 	"tools/replay":   {"journal", "statemachine", "client"},
-	"internal/bench": {"client", "journal"},
-	"internal/e2e":   {"client", "journal", "statemachine", "wire"}, // tests of the binaries alone
+	"internal/badimage": {"engine"},
+	"internal/bench":    {"client", "journal"},
+	"internal/e2e":      {"client", "journal", "statemachine", "wire"}, // tests of the binaries alone
 }
 
 // forTests is what every package's tests may import besides.
