@@ -22,6 +22,7 @@ func TestVersion(t *testing.T) {
 		"escapes":   "WaitDelay",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			began := time.Now()
 			v, err := take(t, name).Version()
 			if v != "" || !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), says) {
@@ -49,13 +50,10 @@ func TestPreflight(t *testing.T) {
 		{"silent", line, `it says ""`},
 		{"fails", line, "exit status 3: cannot read that"},
 		{"dies", line, "signal: killed"},
-		{"hangs", line, "no end within 5s"},
 	} {
 		err := take(t, c.name).Preflight(state, c.want)
-		switch {
-		case c.says == "" && err != nil:
-			t.Errorf("%s: %v", c.name, err)
-		case c.says != "" && (!errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), c.says)):
+		refused := errors.Is(err, ErrRejected) && strings.Contains(err.Error(), c.says)
+		if c.says == "" && err != nil || c.says != "" && !refused {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -127,11 +127,19 @@ func (a *agent) answers(version string) {
 // events reads the records of a kind from the live agent.
 func (a *agent) events(kind statemachine.Kind) []map[string]any {
 	a.t.Helper()
-	var out []map[string]any
+	found, err := a.tryEvents(kind)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return found
+}
+
+// tryEvents is events of an agent that may be away.
+func (a *agent) tryEvents(kind statemachine.Kind) (found []map[string]any, err error) {
 	for after, head := uint64(0), uint64(1); after < head; {
 		r, err := a.JournalRead(a.context(20*time.Second), client.JournalReadRequest{AfterSeq: after})
 		if err != nil {
-			a.t.Fatal(err)
+			return nil, err
 		}
 		head = r.HeadSeq
 		for _, raw := range r.Records {
@@ -141,15 +149,15 @@ func (a *agent) events(kind statemachine.Kind) []map[string]any {
 				Data map[string]any
 			}
 			if err := json.Unmarshal(raw, &rec); err != nil {
-				a.t.Fatal(err)
+				return nil, err
 			}
 			after = rec.Seq
 			if rec.Kind == kind {
-				out = append(out, rec.Data)
+				found = append(found, rec.Data)
 			}
 		}
 	}
-	return out
+	return found, nil
 }
 
 // awaitEvent waits for the first record of a kind.
@@ -157,11 +165,9 @@ func (a *agent) awaitEvent(kind statemachine.Kind) map[string]any {
 	a.t.Helper()
 	var found []map[string]any
 	eventually(a.t, string(kind), func() bool {
-		if _, err := a.JournalInfo(context.Background()); err != nil { // it is away
-			return false
-		}
-		found = a.events(kind)
-		return len(found) > 0
+		var err error
+		found, err = a.tryEvents(kind)
+		return err == nil && len(found) > 0
 	})
 	return found[0]
 }
