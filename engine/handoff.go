@@ -107,29 +107,37 @@ func (h *handoff) fds() []int {
 // readHandoff reads a state and checks all of it that can be checked without
 // touching anything. It also returns the registry that follows from it.
 func readHandoff(from io.Reader) (*handoff, *statemachine.Registry, error) {
-	blob, err := io.ReadAll(io.LimitReader(from, maxHandoff+1))
-	if err == nil && len(blob) > maxHandoff {
-		err = fmt.Errorf("it is longer than %d bytes", maxHandoff)
+	h, err := decodeHandoff(from)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the state that is handed over: %w", err)
 	}
-	h := new(handoff)
-	if err == nil {
-		err = json.Unmarshal(blob, h)
-	}
-	var r *statemachine.Registry
-	if err == nil {
-		r, err = h.check()
-	}
+	r, err := h.check()
 	if err != nil {
 		return nil, nil, fmt.Errorf("the state that is handed over: %w", err)
 	}
 	return h, r, nil
 }
 
-// check derives the registry and compares the parts of a state with each other.
-func (h *handoff) check() (*statemachine.Registry, error) {
+func decodeHandoff(from io.Reader) (*handoff, error) {
+	blob, err := io.ReadAll(io.LimitReader(from, maxHandoff+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(blob) > maxHandoff {
+		return nil, fmt.Errorf("it is longer than %d bytes", maxHandoff)
+	}
+	h := new(handoff)
+	if err := json.Unmarshal(blob, h); err != nil {
+		return nil, err
+	}
 	if h.Schema != handoffSchema {
 		return nil, fmt.Errorf("it is of version %d, this image reads %d", h.Schema, handoffSchema)
 	}
+	return h, nil
+}
+
+// check derives the registry and compares the parts of a state with each other.
+func (h *handoff) check() (*statemachine.Registry, error) {
 	if _, err := statemachine.ParseBoot(h.Boot); err != nil {
 		return nil, err
 	}

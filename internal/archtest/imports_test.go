@@ -12,11 +12,11 @@ import (
 // they know nothing of each other, so that a change on the wire never alters
 // a journal.
 var allowed = map[string][]string{
-	"engine":         {"statemachine", "journal", "procs", "wire", "upgrade"},
-	"client":         {"wire"},
-	"cmd/supervisor": {"engine", "journal", "wire"},
-	"cmd/supctl":     {"client"},
-	"tools/replay":   {"journal", "statemachine", "client"},
+	"engine":            {"statemachine", "journal", "procs", "wire", "upgrade"},
+	"client":            {"wire"},
+	"cmd/supervisor":    {"engine", "journal", "wire"},
+	"cmd/supctl":        {"client"},
+	"tools/replay":      {"journal", "statemachine", "client"},
 	"internal/badimage": {"engine"},
 	"internal/bench":    {"client", "journal"},
 	"internal/e2e":      {"client", "journal", "statemachine", "wire"}, // tests of the binaries alone
