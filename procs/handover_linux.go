@@ -131,7 +131,6 @@ func (t *Table) Inherit(c Carried) error {
 			r.discard()
 		}
 	} else {
-		p.loadRings()
 		t.mu.Lock()
 		t.procs[c.Handle] = p
 		t.mu.Unlock()
@@ -155,8 +154,9 @@ func (t *Table) Inherit(c Carried) error {
 // Called with mu held.
 func (p *process) inheritStream(which Stream, c Carried) {
 	ring := p.rings[which]
-	if lost := c.End[which] - ring.End(); lost > 0 && !c.Forgotten {
-		ring.skip(lost)
+	if c.End[which] > 0 && !c.Forgotten { // else it has no files
+		p.load(ring)
+		ring.skipTo(c.End[which])
 	}
 	if c.Output[which] < 0 {
 		ring.finish()

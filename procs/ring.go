@@ -262,6 +262,13 @@ func (r *Ring) skip(n int64) {
 	r.wake()
 }
 
+// skipTo says that the stream has an end that its files do not tell.
+func (r *Ring) skipTo(end int64) {
+	if missing := end - r.End(); missing > 0 {
+		r.skip(missing)
+	}
+}
+
 func (r *Ring) unlinkOldest() {
 	_ = unix.Unlink(r.path(r.segs[0]))
 	r.segs = slices.Delete(r.segs, 0, 1)

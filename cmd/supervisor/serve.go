@@ -62,12 +62,12 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 	if a.opts.engine.Image, err = installedImage(); err != nil {
 		return err
 	}
-	if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
-		return err
-	}
 	a.opts.engine.Log = a.log
 	if inherited != nil {
 		return a.takeOver(inherited)
+	}
+	if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
+		return err
 	}
 	if a.engine, err = engine.Open(a.opts.engine); err != nil {
 		return err
@@ -88,6 +88,11 @@ func (a *agent) takeOver(inherited *engine.Inheritance) (err error) {
 		}
 	}()
 	a.opts.engine.Image = inherited.Image
+	if a.opts.engine.ImageSHA256 = inherited.ImageSHA256(); a.opts.engine.ImageSHA256 == "" {
+		if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
+			return err
+		}
+	}
 	if a.listeners, err = inherit(inherited, a.opts.access); err != nil {
 		return err
 	}
