@@ -34,6 +34,12 @@ check:
 bench: build
 	go run ./internal/bench -bin bin
 
+# Upgrades as fast as they go under load, for so long.
+SOAK ?= 10m
+.PHONY: soak
+soak:
+	SOAK=$(SOAK) go test -count=1 -timeout 60m -run 'TestSoak$$' -v ./internal/e2e
+
 .PHONY: clean
 clean:
 	rm -rf bin

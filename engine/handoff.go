@@ -69,7 +69,13 @@ func (e *Engine) state(listeners []ListenerFD) (*handoff, error) {
 		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: e.setAside,
 		Head: e.journal.Head().Hash.String(), Reducer: statemachine.SnapshotVersion, Registry: digestOf(e.registry),
 		LockFD: int(e.lock.Fd()), JournalFD: int(e.journal.File().Fd()),
-		Listeners: listeners, Processes: e.table.Carried(),
+		Listeners: listeners,
+	}
+	for _, c := range e.table.Carried() {
+		// No record tells yet of a start under way. In a handover there is none.
+		if _, starting := e.starting[c.Handle]; !starting {
+			h.Processes = append(h.Processes, c)
+		}
 	}
 	snapshot, _, err := e.journal.Snapshot()
 	if err != nil {

@@ -44,13 +44,17 @@ func (c Carried) FDs() []int {
 // and no write to a stdin.
 func (t *Table) Park() {
 	t.spawning.Wait()
-	t.CutStdin()
 	t.reactor.stop()
 }
 
-// CutStdin answers the stdin writes that wait with ErrParked, and what they
-// have written.
-func (t *Table) CutStdin() {
+// Resume undoes Park.
+func (t *Table) Resume() { t.reactor.start() }
+
+// HoldStdin answers the writes to a stdin that wait with ErrParked and what
+// they have written, and so every later one that would have to wait, until
+// ReleaseStdin.
+func (t *Table) HoldStdin() {
+	t.held.Store(true)
 	for _, p := range t.holders() {
 		p.mu.Lock()
 		for in := p.stdin; in != nil && len(in.queue) > 0; {
@@ -59,6 +63,9 @@ func (t *Table) CutStdin() {
 		p.mu.Unlock()
 	}
 }
+
+// ReleaseStdin undoes HoldStdin.
+func (t *Table) ReleaseStdin() { t.held.Store(false) }
 
 // Carried lists every process that holds a descriptor. It is exact while the
 // Table is parked.
@@ -73,9 +80,6 @@ func (t *Table) Carried() []Carried {
 	}
 	return all
 }
-
-// Resume undoes Park.
-func (t *Table) Resume() { t.reactor.start() }
 
 // holders are the processes that may hold descriptors, forgotten ones too.
 func (t *Table) holders() []*process {

@@ -20,6 +20,10 @@ const (
 // DefaultStall is how long a peer may take nothing of its replies.
 const DefaultStall = 30 * time.Second
 
+// drainWindow is how long a connection that drains waits for its peer to take
+// replies: nobody else waits for one that does not read.
+const drainWindow = 200 * time.Millisecond
+
 // Guest is the front of the guest protocol: it serves a Backend on
 // connections. Its fields are set before the first one.
 type Guest struct {
@@ -151,6 +155,7 @@ func (c *connection) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.draining = true
+	c.conn.endWrites(time.Now().Add(drainWindow))
 	c.wake()
 }
 

@@ -19,12 +19,9 @@ import (
 	"supervisor/wire"
 )
 
-// closeWithin bounds an orderly stop: replies that peers take, then the
-// journal's last commit.
+// closeWithin bounds the verbs that are finished before a stop or a handover,
+// and the journal's last commit.
 const closeWithin = 5 * time.Second
-
-// handOverWithin is what a handover waits for replies to be taken.
-const handOverWithin = 200 * time.Millisecond
 
 // agent is what serve puts together.
 type agent struct {
@@ -111,7 +108,6 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 	}()
 	a.engine.Ready()
 	a.log.Info("ready", "version", version, "pid", os.Getpid(), "listen", addresses(a.listeners))
-	within := closeWithin
 	select {
 	case reason = <-stop:
 		a.log.Info("stopping", "reason", reason)
@@ -119,9 +115,8 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 	case <-a.engine.Upgrades():
 		a.log.Info("handing over")
 		a.engine.QuiesceForUpgrade()
-		within = handOverWithin
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	_ = server.Shutdown(ctx) // what it cuts off is a peer that does not read
 	<-served
