@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -106,11 +108,16 @@ func TestCrashRightAfterAReply(t *testing.T) {
 func TestCrashLosesNoOutput(t *testing.T) {
 	a := start(t, "--proc-buf-bytes", "8388608")
 	const lines = 100_000
-	h := a.sh(fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo line-$i; done", lines))
+	// It must not end while no agent runs: what is in its pipe would go with it.
+	served := filepath.Join(a.dir, "served")
+	h := a.sh(fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo line-$i; done; until [ -e %s ]; do sleep .05; done", lines, served))
 	for range 5 {
 		time.Sleep(time.Duration(20+rand.IntN(60)) * time.Millisecond) // when the agent dies is up to chance
 		a.kill9()
 		a.serve()
+	}
+	if err := os.WriteFile(served, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	stdout, _ := a.output(h)
 	var want strings.Builder
