@@ -42,7 +42,7 @@ func (h *Inheritance) Sockets() ([]ListenerFD, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, ListenerFD{Addr: l.Addr, FD: fd})
+		out = append(out, ListenerFD{Addr: l.Addr, Front: l.Front, FD: fd})
 	}
 	return out, nil
 }
@@ -80,6 +80,7 @@ func (h *Inheritance) Adopt(cfg Config) (*Engine, error) {
 	}
 	h.from.Accept()
 	e.table.Resume()
+	e.recordTakeOver()
 	go e.run()
 	go e.verifyJournal()
 	return e, nil
@@ -102,12 +103,13 @@ func (e *Engine) takeOver() error {
 	if head := e.journal.Head(); head.Seq != h.derived.Seq() || head.Hash.String() != h.Head {
 		return errors.New("the journal is not the one that was handed over")
 	}
-	if h.Reducer != statemachine.SnapshotVersion {
-		e.cfg.Log.Warn("another reducer derived the registry that was handed over", "its", h.Reducer, "own", statemachine.SnapshotVersion)
+	if h.Reducer != statemachine.ReducerVersion {
+		e.cfg.Log.Warn("another reducer derived the registry that was handed over", "its", h.Reducer, "own", statemachine.ReducerVersion)
 	}
 	e.registry = h.derived
 	e.snapshots.through = e.registry.Seq() - uint64(len(h.Records))
 	e.gen, e.setAside, e.born.Mono = h.Gen+1, h.SetAside, h.BornMono
+	e.table.CountReaped(h.Reaped)
 	e.table.Park()
 	for _, c := range h.Processes {
 		if err := e.table.Inherit(c); err != nil {
@@ -120,20 +122,12 @@ func (e *Engine) takeOver() error {
 		}
 		e.view.set(p.Handle, e.row(p.Handle))
 	}
+	e.recoverSessions()
 	return nil
 }
 
-// Ready records, once, that the fronts accept again: the blackout is over. Who
-// reads the journal is kept waiting until that can be read.
-func (e *Engine) Ready() {
-	e.ready.Do(func() {
-		defer close(e.recorded)
-		if e.inherited != nil {
-			e.recordTakeOver()
-		}
-	})
-}
-
+// recordTakeOver records that this image is ready, before it answers anybody.
+// It is the end of the blackout, less the commit of the record itself.
 func (e *Engine) recordTakeOver() {
 	h := e.inherited
 	var event statemachine.Event = &statemachine.UpgradeAdopted{
@@ -143,7 +137,7 @@ func (e *Engine) recordTakeOver() {
 		back := statemachine.Images{From: h.Images.To, To: e.cfg.Version, SHA256: e.cfg.ImageSHA256}
 		event = &statemachine.UpgradeRolledBack{Images: back, Error: why}
 	}
-	e.logError("recording the upgrade", e.record(event))
+	e.turn([]step{e.note("", event)})
 }
 
 // verifyJournal checks the whole journal after a handover, beside the loop.

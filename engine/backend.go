@@ -53,6 +53,11 @@ func (e *Engine) submit(ctx context.Context, s step) error {
 func (e *Engine) Start(ctx context.Context, caller wire.Caller, r wire.StartRequest) (wire.StartReply, error) {
 	c := newCall(caller, newHandle())
 	spec := e.processSpec(r)
+	if size := commandSize(r); size > maxCommand {
+		err := wire.Errorf(wire.CodeSpawnFailed, "argument list too long: %d bytes, more than %d", size, maxCommand)
+		e.verbs.add(caller, "", err)
+		return wire.StartReply{}, err
+	}
 	c.spawn = func() { e.table.Start(c.handle, spec) }
 	err := e.do(ctx, c, statemachine.Start{Handle: c.handle, Spec: e.journalSpec(r)})
 	if err != nil {
@@ -148,6 +153,7 @@ func (e *Engine) Info() wire.InfoReply {
 		UptimeSec:    (e.now().Mono - e.born.Mono) / int64(time.Second),
 		ProcCount:    e.view.len(),
 		Journal:      e.journalState(),
+		Reaped:       e.table.Reaped(),
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,11 +36,17 @@ type Config struct {
 	TailBytes       int           // of each stream, kept in the journal
 	JournalMaxBytes int64
 	JournalSync     journal.SyncMode
-	SetAsideDamaged bool // start a new journal instead of refusing a damaged one
+	SetAsideDamaged bool          // start a new journal instead of refusing a damaged one
+	SessionProcs    int           // quota of each session of the agent front
+	SessionTTL      time.Duration // how long a session without a connection is kept
+	ReapOrphans     bool          // see procs.Table.ReapOrphans: the process has no other children
 	Version         string
 	ImageSHA256     string
 	Image           string // path of the installed image
 	Log             *slog.Logger
+	// Crashed is called where the engine panics, and must not return; nil lets
+	// the process die of it.
+	Crashed func(reason any, stack []byte)
 }
 
 // Engine is a running agent without its fronts. It implements wire.Backend.
@@ -53,6 +58,7 @@ type Engine struct {
 	born    statemachine.Instant
 	environ []string // what children inherit
 	keyed   keyedHash
+	cursors cursors
 	lock    *os.File
 	journal *journal.Journal
 	table   *procs.Table
@@ -60,16 +66,16 @@ type Engine struct {
 	inbox      chan step    // requests; a full one holds the connection back
 	observed   observations // never full
 	verbs      coalescer    // verbs that changed nothing
+	attended   atomic.Int32 // older verbs that are not journaled yet
 	view       view         // what readers see
 	loud       broadcast    // a record that journal_read should wake for
+	news       news         // those of which it was not woken yet
 	health     atomic.Int32 // of the journal, see journalHealth
 	oom        *oomWatch    // of the loop
 	upgrade    upgrading
 	upgrades   chan struct{} // holds one when an image is installed and waits for its turn
 	quietSince atomic.Int64  // monotonic, when a handover began
 	inherited  *Inheritance  // nil unless this image took over from another
-	ready      sync.Once     // for the record of it
-	recorded   chan struct{} // closed when that is readable
 	setAside   string        // name of a journal that was put aside at this start
 	gate       gate          // shut when nothing new is taken and waits end
 	between    chan func()   // what needs the loop's state, while no turn is under way
@@ -98,7 +104,6 @@ func Open(cfg Config) (*Engine, error) {
 		e.release()
 		return nil, err
 	}
-	e.Ready()
 	go e.run()
 	return e, nil
 }
@@ -106,14 +111,14 @@ func Open(cfg Config) (*Engine, error) {
 func newEngine(cfg Config) *Engine {
 	e := &Engine{
 		cfg:      cfg,
-		limits:   statemachine.Limits{MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain)},
+		limits:   limits(cfg),
 		environ:  childEnviron(os.Environ()),
+		cursors:  cursors(filepath.Join(cfg.RuntimeDir, "sessions")),
 		inbox:    make(chan step, inboxSize),
 		between:  make(chan func()),
 		stop:     make(chan string, 1),
 		upgrades: make(chan struct{}, 1),
 		stopped:  make(chan struct{}),
-		recorded: make(chan struct{}),
 		starting: map[string]*call{}, unjournaled: map[string]bool{},
 	}
 	e.observed.init()
@@ -122,6 +127,16 @@ func newEngine(cfg Config) *Engine {
 	e.loud.init()
 	e.gate.init()
 	return e
+}
+
+// maxSessions bounds the sessions of the agent front.
+const maxSessions = 1024
+
+func limits(cfg Config) statemachine.Limits {
+	return statemachine.Limits{
+		MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain),
+		MaxSessions: maxSessions, SessionProcs: cfg.SessionProcs, SessionTTLNS: int64(cfg.SessionTTL),
+	}
 }
 
 // open acquires everything; release gives back what it got, also half-way.
@@ -155,19 +170,25 @@ func (e *Engine) open() error {
 		TailBytes: e.cfg.TailBytes,
 		Observe:   e.observed.add,
 		Log:       e.cfg.Log,
+		Crashed:   e.cfg.Crashed,
 	})
 	if err != nil {
 		return err
 	}
 	if e.inherited != nil {
-		return e.takeOver()
+		err = e.takeOver()
+	} else {
+		err = e.recover()
 	}
-	return e.recover()
+	if err != nil || !e.cfg.ReapOrphans {
+		return err
+	}
+	return e.table.ReapOrphans()
 }
 
 func (e *Engine) openJournal() error {
 	path := filepath.Join(e.cfg.StateDir, "journal.db")
-	opts := journal.Options{Sync: e.cfg.JournalSync, MaxBytes: e.cfg.JournalMaxBytes}
+	opts := journal.Options{Sync: e.cfg.JournalSync, MaxBytes: e.cfg.JournalMaxBytes, Committed: e.committed}
 	if e.inherited != nil {
 		var err error
 		if opts.File, err = e.inherited.file(e.inherited.JournalFD, path); err != nil {
@@ -210,6 +231,7 @@ func (e *Engine) logError(what string, err error) {
 
 // Quiesce makes every verb that waits, and every later one that would change
 // something, answer that the agent is shutting down. What was begun goes on.
+// What runs for the older verbs is killed.
 func (e *Engine) Quiesce() { e.gate.close(errShuttingDown) }
 
 // Close ends the agent in order: what was asked is finished or refused, the
@@ -232,6 +254,7 @@ func (e *Engine) Close(ctx context.Context, reason string) error {
 func (e *Engine) run() {
 	defer close(e.stopped)
 	defer e.release()
+	defer procs.Recover(e.cfg.Crashed)
 	for {
 		steps, reason := e.gather()
 		e.turn(steps)
@@ -347,6 +370,7 @@ const startGrace = 2 * time.Second
 func (e *Engine) finish(reason string) {
 	e.refuseWaiting(errShuttingDown)
 	e.finishStarts()
+	e.turn(e.observations())
 	e.turn(e.verbSteps(e.verbs.all()))
 	e.snapshot()
 	e.turn([]step{e.note("", &statemachine.AgentStopped{Reason: reason})})
@@ -365,15 +389,16 @@ func (e *Engine) refuseWaiting(err error) {
 	}
 }
 
-// finishStarts waits for the outcomes of starts that were performed.
+// finishStarts waits for the outcomes of starts that were performed, and of
+// the older verbs.
 func (e *Engine) finishStarts() {
 	timeout := time.After(startGrace)
-	for len(e.starting) > 0 {
+	for len(e.starting) > 0 || e.attended.Load() > 0 {
 		select {
 		case <-e.observed.ready:
 			e.turn(e.observations())
 		case <-timeout:
-			e.cfg.Log.Error("starts are still under way", "count", len(e.starting))
+			e.cfg.Log.Error("stopping with requests under way", "starts", len(e.starting), "older", e.attended.Load())
 			return
 		}
 	}

@@ -3,7 +3,9 @@ package engine
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -83,8 +85,18 @@ func (a *agent) checkJournal() {
 	}
 	defer r.Close()
 	derived := statemachine.NewRegistry()
+	if s, ok, err := r.Snapshot(); err != nil {
+		a.t.Fatal(err)
+	} else if ok && r.FirstSeq() > 1 {
+		if derived, err = statemachine.DecodeSnapshot(s.Blob); err != nil {
+			a.t.Fatal(err)
+		}
+	}
 	var d statemachine.Decoder
 	err = r.Verify(func(stored journal.Record) error {
+		if stored.Seq <= derived.Seq() {
+			return nil
+		}
 		rec, err := d.Decode(stored.Seq, stored.Payload)
 		if err == nil {
 			err = derived.Apply(&rec)
@@ -219,6 +231,12 @@ func TestLifeOfAProcess(t *testing.T) {
 	} {
 		if got := len(a.records(kind)); got != want {
 			t.Errorf("%d records of %s, want %d", got, kind, want)
+		}
+	}
+	drained := a.records(statemachine.KindDrained)[0].Event.(*statemachine.Drained)
+	for output, digest := range map[string]string{"got:hello\n": drained.StdoutSHA256, "oops\n": drained.StderrSHA256} {
+		if want := fmt.Sprintf("%x", sha256.Sum256([]byte(output))); digest != want {
+			t.Errorf("digest of %q is %s, want %s", output, digest, want)
 		}
 	}
 }

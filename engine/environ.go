@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strings"
 
 	"supervisor/procs"
@@ -77,6 +78,19 @@ func (e *Engine) journalSpec(r wire.StartRequest) statemachine.Spec {
 		PTY: r.PTY, Cols: cols(r), Rows: rows(r), TimeoutMS: r.TimeoutMS, StdinNull: r.Stdin == stdinNull,
 		Idem: idem, IdemArgs: args,
 	}
+}
+
+// maxCommand is the most that execve(2) takes whatever the limits are: three
+// quarters of 8 MiB. More need not be recorded to fail.
+const maxCommand = 6 << 20
+
+// commandSize is what a request would have execve take.
+func commandSize(r wire.StartRequest) int {
+	size := len(r.Cwd)
+	for _, s := range slices.Concat(r.Cmd, r.Env) {
+		size += len(s) + 1
+	}
+	return size
 }
 
 func cwd(r wire.StartRequest) string { return cmp.Or(r.Cwd, "/") }

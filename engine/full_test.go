@@ -84,6 +84,38 @@ func TestFullDisk(t *testing.T) {
 	a.wait(a.sh("exit 0"))
 }
 
+// Signals act on, however many were sent: what waits for the journal is bounded.
+func TestFullDiskBoundsWhatWaits(t *testing.T) {
+	change, fill := onSmallDisk(t)
+	a := newAgent(t, change, func(c *Config) { c.MaxProcs = 4 })
+	ctx := context.Background()
+	h := a.sh("trap 'echo got' USR1; echo up; while :; do sleep .01; done")
+	a.awaitOutput(h, "up\n")
+	free := fill()
+	send := func() (wire.Ack, error) {
+		return a.Signal(ctx, caller("proc_signal"), wire.SignalRequest{Handle: h, Signal: 10, Group: true})
+	}
+	for ack, err := send(); !ack.Unjournaled; ack, err = send() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 500 {
+		if ack, err := send(); err != nil || !ack.Unjournaled {
+			t.Fatalf("%+v, %v", ack, err)
+		}
+	}
+	if err := a.whileIdle(func() {
+		if n := len(a.pending); n > pendingPerProcess*4+4 {
+			t.Errorf("%d records wait", n)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	free()
+	a.awaitHealth("ok")
+}
+
 func (a *agent) awaitHealth(want string) {
 	a.t.Helper()
 	for end := time.Now().Add(20 * time.Second); a.Info().Journal != want; {

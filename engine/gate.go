@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync"
 
 	"supervisor/wire"
@@ -10,45 +11,48 @@ import (
 // come later get. It can be opened again.
 type gate struct {
 	mu   sync.Mutex
-	shut chan struct{} // closed while the gate is
-	err  *wire.Error
+	ctx  context.Context // ends when the gate shuts; its cause is the error
+	shut context.CancelCauseFunc
 }
 
-func (g *gate) init() { g.shut = make(chan struct{}) }
+func (g *gate) init() { g.ctx, g.shut = context.WithCancelCause(context.Background()) }
 
 // close shuts the gate; of several reasons the first one counts.
 func (g *gate) close(err *wire.Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.err == nil {
-		g.err = err
-		close(g.shut)
-	}
+	g.shut(err)
 }
 
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.err != nil {
-		g.err, g.shut = nil, make(chan struct{})
+	if g.ctx.Err() != nil {
+		g.init()
 	}
+}
+
+func (g *gate) current() context.Context {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ctx
 }
 
 // closed is closed when the gate shuts; why then tells the reason.
-func (g *gate) closed() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.shut
-}
+func (g *gate) closed() <-chan struct{} { return g.current().Done() }
 
 // why is the reason for which the gate is shut, nil if it is open.
-func (g *gate) why() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err == nil {
-		return nil
+func (g *gate) why() error { return context.Cause(g.current()) }
+
+// within is ctx, which also ends when the gate shuts. done lets go of it.
+func (g *gate) within(ctx context.Context) (within context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	open := g.current()
+	stop := context.AfterFunc(open, func() { cancel(context.Cause(open)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
 	}
-	return g.err
 }
 
 var (

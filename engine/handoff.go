@@ -41,6 +41,7 @@ type handoff struct {
 	BornMono  int64               `json:"born_mono"`  // when the agent started, ns
 	QuietMono int64               `json:"quiet_mono"` // when nothing more was accepted, ns
 	SetAside  string              `json:"set_aside,omitempty"`
+	Reaped    int64               `json:"reaped,omitempty"` // orphans, so far
 
 	Snapshot []byte   `json:"-"`        // the journal's newest; empty: there is none
 	Records  [][]byte `json:"records"`  // the payloads after it, or all
@@ -56,8 +57,9 @@ type handoff struct {
 
 // ListenerFD is a listening socket that is handed over.
 type ListenerFD struct {
-	Addr string `json:"addr"`
-	FD   int    `json:"fd"`
+	Addr  string `json:"addr"`
+	Front string `json:"front,omitempty"` // "" is the guest protocol, else a2e
+	FD    int    `json:"fd"`
 }
 
 // state is what this image would leave now. It is called on the loop, and fails
@@ -66,8 +68,8 @@ func (e *Engine) state(listeners []ListenerFD) (*handoff, error) {
 	h := &handoff{
 		Schema: handoffSchema, Args: os.Args[1:], Image: e.cfg.Image, Images: e.upgrade.images,
 		Gen: e.gen, Boot: e.boot.String(),
-		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: e.setAside,
-		Head: e.journal.Head().Hash.String(), Reducer: statemachine.SnapshotVersion, Registry: digestOf(e.registry),
+		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: e.setAside, Reaped: e.table.Reaped(),
+		Head: e.journal.Head().Hash.String(), Reducer: statemachine.ReducerVersion, Registry: digestOf(e.registry),
 		LockFD: int(e.lock.Fd()), JournalFD: int(e.journal.File().Fd()),
 		Listeners: listeners,
 	}
@@ -189,7 +191,7 @@ func (h *handoff) fold() (*statemachine.Registry, error) {
 			return nil, err
 		}
 	}
-	if h.Reducer == statemachine.SnapshotVersion && digestOf(r) != h.Registry {
+	if h.Reducer == statemachine.ReducerVersion && digestOf(r) != h.Registry {
 		return nil, errors.New("its registry is not what follows from its records")
 	}
 	return r, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -119,7 +120,7 @@ func TestHandoffIsChecked(t *testing.T) {
 		"no schema":   {`"schema":1`, `"x":1`, "version 0"},
 		"pid":         {`"PID":`, `"PID":1`, "is not the registry's"},
 		"no boot":     {`"boot":"`, `"boot":"x`, "boot"},
-		"registry":    {`"registry":"`, `"registry":"x`, "not what follows from its records"},
+		"registry":    {`"reducer":1,"registry":"`, fmt.Sprintf(`"reducer":%d,"registry":"x`, statemachine.ReducerVersion), "not what follows from its records"},
 		"snapshot":    {"}\n", "}\nxxxx", "not a snapshot"},
 		"type":        {`"gen":0`, `"gen":"0"`, "json"},
 		"no JSON":     {`{`, ``, "json|invalid"},

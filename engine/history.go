@@ -13,7 +13,6 @@ import (
 
 // JournalInfo implements wire.Backend.
 func (e *Engine) JournalInfo() (wire.JournalInfoReply, error) {
-	<-e.recorded
 	head := e.journal.Head()
 	return wire.JournalInfoReply{
 		HeadSeq: head.Seq, HeadHash: head.Hash.String(), FirstSeq: e.journal.FirstSeq(), Bytes: e.journal.Bytes(),
@@ -22,7 +21,6 @@ func (e *Engine) JournalInfo() (wire.JournalInfoReply, error) {
 
 // JournalRead implements wire.Backend.
 func (e *Engine) JournalRead(ctx context.Context, r wire.JournalReadRequest) (wire.JournalReadReply, error) {
-	<-e.recorded
 	var timeout <-chan time.Time
 	if r.WaitMS > 0 {
 		timer := time.NewTimer(time.Duration(min(r.WaitMS, wire.MaxLogWaitMS)) * time.Millisecond)

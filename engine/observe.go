@@ -117,5 +117,6 @@ func streamsEnded(o procs.Closed) statemachine.StreamsEnded {
 	return statemachine.StreamsEnded{Handle: o.Handle, Drained: statemachine.Drained{
 		StdoutLen: o.StdoutLen, StderrLen: o.StderrLen,
 		StdoutTail: o.StdoutTail, StderrTail: o.StderrTail,
+		StdoutSHA256: o.StdoutSHA256, StderrSHA256: o.StderrSHA256,
 	}}
 }

@@ -22,26 +22,33 @@ func (e *Engine) snapshotIfDue() {
 	}
 }
 
+// tailShare is the part of the journal's limit that tails may take in a
+// snapshot: one in so many.
+const tailShare = 4
+
 // snapshot stores the registry as it is, which lets the journal drop its oldest
-// segments, and records both. Without a durable head there is nothing to
-// store: the next turn tries again.
+// segments, and records both. What cannot be recorded is not stored: a later turn
+// tries again. It waits for what a mode other than Always has not committed yet.
 func (e *Engine) snapshot() {
-	head := e.journal.Head()
-	if len(e.pending) > 0 || head.Seq != e.registry.Seq() {
+	if len(e.pending) > 0 {
 		return
 	}
+	e.turn([]step{e.note("", &statemachine.Snapshot{
+		ThroughSeq: e.registry.Seq() + 1, TailBudget: e.cfg.JournalMaxBytes / tailShare,
+	})})
+	if len(e.pending) > 0 {
+		return
+	}
+	e.snapshots = snapshotPolicy{through: e.registry.Seq()} // also if it fails: not again with every turn
 	first := e.journal.FirstSeq()
 	err := e.journal.WriteSnapshot(journal.Snapshot{
-		Seq: head.Seq, Hash: head.Hash, Version: statemachine.SnapshotVersion, Blob: e.registry.EncodeSnapshot(),
+		Seq: e.registry.Seq(), Version: statemachine.SnapshotVersion, Blob: e.registry.EncodeSnapshot(),
 	})
 	if err != nil {
 		e.logError("snapshot", err)
 		return
 	}
-	e.snapshots = snapshotPolicy{through: head.Seq}
-	steps := []step{e.note("", &statemachine.Snapshot{ThroughSeq: head.Seq})}
 	if now := e.journal.FirstSeq(); now > first {
-		steps = append(steps, e.note("", &statemachine.Pruned{ThroughSeq: now - 1}))
+		e.turn([]step{e.note("", &statemachine.Pruned{ThroughSeq: now - 1})})
 	}
-	e.turn(steps)
 }

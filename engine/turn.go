@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"supervisor/journal"
@@ -29,9 +30,11 @@ type call struct {
 	spawn       func()  // hands a start to the processes' table
 	write       func()  // hands bytes to a stdin
 	pid         int     // of a start
+	row         *row    // of a start: the first one
 	same        []*call // starts with the same idempotency key, which wait for this one
 	written     int     // of a write
 	unjournaled bool    // done although the journal could not take it
+	attended    bool    // of an older verb; see Engine.attended
 }
 
 // settle gives the outcome to whoever waits. Only the first one counts.
@@ -137,6 +140,9 @@ func (e *Engine) refuse(out *outcome, c *call, err error) {
 
 // apply makes the next record, folds it in, and queues it for the commit.
 func (e *Engine) apply(out *outcome, at statemachine.Instant, ev statemachine.HandleEvent) {
+	if e.expendable(ev) {
+		return
+	}
 	rec := &statemachine.Record{
 		Seq:    e.registry.Seq() + 1,
 		Stamp:  statemachine.Stamp{Instant: at, Gen: e.gen},
@@ -163,21 +169,27 @@ func (e *Engine) verb(c *call) statemachine.HandleEvent {
 // commit makes the pending records durable. What it cannot write stays
 // pending, and goes first when there is room again.
 func (e *Engine) commit() error {
-	if len(e.pending) == 0 {
-		return nil
-	}
-	_, err := e.journal.Append(e.pending...)
-	switch {
-	case err == nil:
-		clear(e.pending)
-		e.pending = e.pending[:0]
+	for len(e.pending) > 0 {
+		n := appendable(e.pending)
+		if _, err := e.journal.Append(e.pending[:n]...); err != nil {
+			e.setHealth(healthAfter(err))
+			return err
+		}
+		e.pending = slices.Delete(e.pending, 0, n)
 		e.setHealth(journalOK)
-	case errors.Is(err, journal.ErrFull):
-		e.setHealth(journalFull)
-	default:
-		e.setHealth(journalFailed)
 	}
-	return err
+	return nil
+}
+
+// appendable is how many of the first payloads one Append takes.
+func appendable(payloads [][]byte) int {
+	size := 0
+	for n, p := range payloads {
+		if size += len(p); size > journal.MaxAppend {
+			return n
+		}
+	}
+	return len(payloads)
 }
 
 // settle replies. A call that was carried out although its record is not
@@ -186,10 +198,16 @@ func (e *Engine) settle(s settlement, commitErr error) {
 	if commitErr != nil && s.err == nil {
 		s.call.unjournaled = true
 	}
+	if s.call.spawn != nil {
+		s.call.row = e.view.get(s.call.handle)
+	}
 	for _, c := range s.call.same {
 		c.pid = s.call.pid
 		e.verbs.add(c.caller, c.handle, s.err)
 		c.settle(s.err)
+	}
+	if s.call.attended {
+		e.attended.Add(-1)
 	}
 	s.call.settle(s.err)
 }

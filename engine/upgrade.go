@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"supervisor/procs"
 	"supervisor/statemachine"
 	"supervisor/upgrade"
 	"supervisor/wire"
@@ -88,7 +90,7 @@ func (e *Engine) install(r wire.UpgradeRequest) error {
 		return err
 	}
 	defer img.Close()
-	if e.upgrade.images.To, err = img.Version(); err != nil {
+	if e.upgrade.images.To, err = img.Version(e.tryOut); err != nil {
 		return err
 	}
 	state, err := e.rehearse()
@@ -97,7 +99,7 @@ func (e *Engine) install(r wire.UpgradeRequest) error {
 	}
 	defer state.Close()
 	if !r.Force {
-		if err := img.Preflight(state, PreflightLine); err != nil {
+		if err := img.Preflight(e.tryOut, state, PreflightLine); err != nil {
 			return err
 		}
 	}
@@ -115,7 +117,7 @@ func (e *Engine) record(event statemachine.Event) error {
 	var err error
 	asked := e.whileIdle(func() {
 		e.turn([]step{e.note("", event)})
-		err = e.committed()
+		err = e.awaitCommit()
 	})
 	return errors.Join(asked, err)
 }
@@ -126,7 +128,7 @@ func (e *Engine) rehearse() (*os.File, error) {
 	var state *os.File
 	var err error
 	asked := e.whileIdle(func() {
-		if err = e.committed(); err == nil {
+		if err = e.awaitCommit(); err == nil {
 			e.snapshot()
 			state, _, err = e.stateFile(nil)
 		}
@@ -137,9 +139,9 @@ func (e *Engine) rehearse() (*os.File, error) {
 // commitWithin bounds how long a journal that commits later is waited for.
 const commitWithin = time.Second
 
-// committed waits until the journal has what it was given, which is at once
+// awaitCommit waits until the journal has what it was given, which is at once
 // unless it commits later (SyncMode). It is called on the loop.
-func (e *Engine) committed() error {
+func (e *Engine) awaitCommit() error {
 	for deadline := time.Now().Add(commitWithin); ; time.Sleep(time.Millisecond) {
 		switch {
 		case len(e.pending) > 0, time.Now().After(deadline):
@@ -148,6 +150,21 @@ func (e *Engine) committed() error {
 			return nil
 		}
 	}
+}
+
+// tryOut runs a candidate, with nothing but a PATH in its environment.
+func (e *Engine) tryOut(ctx context.Context, argv []string, stdout, stderr io.Writer) error {
+	spec := procs.Spec{Argv: argv, Cwd: "/", Env: []string{"PATH=" + os.Getenv("PATH")}}
+	status, err := e.table.Run(ctx, spec, nil, [2]io.Writer{stdout, stderr})
+	switch {
+	case err != nil:
+		return err
+	case status.Signal != 0:
+		return fmt.Errorf("it died of signal %d", status.Signal)
+	case status.Code != 0:
+		return fmt.Errorf("it exited with %d", status.Code)
+	}
+	return nil
 }
 
 // whileIdle runs f on the loop's goroutine, between two turns.
@@ -220,7 +237,7 @@ func (e *Engine) exec(listeners []ListenerFD) error {
 // stateFile is the state as it is handed over, and the descriptors that it
 // names. It is called on the loop.
 func (e *Engine) stateFile(listeners []ListenerFD) (f *os.File, fds []int, err error) {
-	if err := e.committed(); err != nil {
+	if err := e.awaitCommit(); err != nil {
 		return nil, nil, err
 	}
 	h, err := e.state(listeners)

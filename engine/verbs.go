@@ -15,12 +15,15 @@ const (
 	firstWithin = 250 * time.Millisecond
 	countWindow = time.Minute
 	maxTallies  = 4096 // kinds of verbs counted at once; at more, all are written
+
+	longestHandle = 64 // of those that a verb's record repeats
 )
 
 // tallyKey is what makes two verbs alike.
 type tallyKey struct {
 	peer, front, op, handle string
 	code                    wire.Code
+	rule                    string
 }
 
 // tally counts like verbs.
@@ -47,9 +50,12 @@ func (v *coalescer) init() {
 
 // add counts a verb that has ended just now.
 func (v *coalescer) add(c wire.Caller, handle string, err error) {
+	if len(handle) > longestHandle {
+		handle = "" // it names nothing
+	}
 	now := time.Now()
 	event := verbEvent(c, err, now)
-	key := tallyKey{c.Peer, c.Front, c.Op, handle, wire.CodeOf(err)}
+	key := tallyKey{c.Peer, c.Front, c.Op, handle, c.CodeOf(err), wire.RuleOf(err)}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t := v.tallies[key]
@@ -136,7 +142,7 @@ func (v *coalescer) take(now time.Time, everything bool) []verbRecord {
 
 func (t *tally) counted(key tallyKey) *statemachine.Verb {
 	return &statemachine.Verb{
-		Op: key.op, Front: key.front, Peer: key.peer, OK: key.code == "", Code: string(key.code),
+		Op: key.op, Front: key.front, Peer: key.peer, OK: key.code == "", Code: string(key.code), Rule: key.rule,
 		TookUS: t.longest, Count: t.count, First: t.since,
 	}
 }
@@ -144,7 +150,7 @@ func (t *tally) counted(key tallyKey) *statemachine.Verb {
 // verbEvent is the event of one verb that ended at now.
 func verbEvent(c wire.Caller, err error, now time.Time) statemachine.Event {
 	return &statemachine.Verb{
-		Op: c.Op, Front: c.Front, Peer: c.Peer, OK: err == nil, Code: string(wire.CodeOf(err)),
+		Op: c.Op, Front: c.Front, Peer: c.Peer, OK: err == nil, Code: string(c.CodeOf(err)), Rule: wire.RuleOf(err),
 		TookUS: now.Sub(c.Began).Microseconds(), Count: 1,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"supervisor/journal"
 	"supervisor/statemachine"
 	"supervisor/wire"
 )
@@ -14,6 +15,9 @@ import (
 type view struct {
 	mu   sync.RWMutex
 	rows map[string]*row
+
+	procIDs  map[string]string       // handles by the agent front's names
+	sessions map[string]*liveSession // of the agent front, by public name
 }
 
 // row is a process as of the last commit about it.
@@ -22,9 +26,13 @@ type row struct {
 	proc     wire.Proc
 	output   statemachine.Drained // what the journal knows of the streams
 	replaced chan struct{}        // closed when this row is no longer the newest
+	agent    agentRow
+	life     *life
 }
 
-func (v *view) init() { v.rows = map[string]*row{} }
+func (v *view) init() {
+	v.rows, v.procIDs, v.sessions = map[string]*row{}, map[string]string{}, map[string]*liveSession{}
+}
 
 // get returns the newest row, or nil.
 func (v *view) get(handle string) *row {
@@ -42,6 +50,7 @@ func (v *view) set(handle string, next *row) {
 	} else {
 		v.rows[handle] = next
 	}
+	v.setAgent(old, next)
 	v.mu.Unlock()
 	if old != nil {
 		close(old.replaced)
@@ -83,9 +92,48 @@ func (e *Engine) publish(out *outcome, commitErr error) {
 	for handle := range out.touched {
 		e.view.set(handle, e.row(handle))
 	}
-	if commitErr == nil && slices.ContainsFunc(out.records, wakesReaders) {
+	e.view.publishSessions(out.records)
+	if i := slices.IndexFunc(out.records, wakesReaders); i >= 0 {
+		e.news.add(out.records[i].Seq, e.registry.Seq())
+		e.committed(e.journal.Head())
+	}
+}
+
+// committed wakes those who wait for a record, once they can read it. It is
+// called from the loop and from the journal.
+func (e *Engine) committed(head journal.Head) {
+	if e.news.take(head.Seq) {
 		e.loud.wake()
 	}
+}
+
+// news is the range of records that readers wait for and cannot read yet.
+type news struct {
+	mu        sync.Mutex
+	low, high uint64 // low is 0 while there is none
+}
+
+func (n *news) add(from, through uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.low == 0 {
+		n.low = from
+	}
+	n.high = through
+}
+
+// take tells whether the records up to head have any of them, and forgets these.
+func (n *news) take(head uint64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.low == 0 || head < n.low {
+		return false
+	}
+	n.low = head + 1
+	if n.high <= head {
+		n.low = 0
+	}
+	return true
 }
 
 // row builds the row of a process, nil where it has none.
@@ -96,7 +144,7 @@ func (e *Engine) row(handle string) *row {
 	}
 	return &row{
 		order: p.RequestedSeq, proc: procRow(p, e.unjournaled[handle]), output: p.Output,
-		replaced: make(chan struct{}),
+		replaced: make(chan struct{}), agent: agentRowOf(p),
 	}
 }
 

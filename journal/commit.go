@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -182,6 +183,7 @@ func (j *Journal) commit(b *batch) {
 	accepted := j.options.Sync != Always && b.snapshot == nil
 	for accepted && errors.Is(b.err, ErrFull) {
 		j.full.Store(true)
+		j.refuseSnapshots(b.err)
 		if j.pause(fullInterval) {
 			break
 		}
@@ -192,6 +194,20 @@ func (j *Journal) commit(b *batch) {
 	if accepted && j.lost == nil {
 		j.lost = b.err
 	}
+}
+
+// refuseSnapshots answers those that would wait behind a full disk: only what Append has accepted must.
+func (j *Journal) refuseSnapshots(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.queue = slices.DeleteFunc(j.queue, func(b *batch) bool {
+		if b.snapshot == nil {
+			return false
+		}
+		b.err = err
+		close(b.done)
+		return true
+	})
 }
 
 // try stores a batch in one transaction and publishes the new head once it is durable.
@@ -217,6 +233,9 @@ func (j *Journal) try(b *batch) error {
 	switch {
 	case err == nil:
 		j.ledger.Store(next)
+		if j.options.Committed != nil {
+			j.options.Committed(next.head)
+		}
 		return nil
 	case rejected != nil:
 		return about(j.path, rejected)

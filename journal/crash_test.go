@@ -306,6 +306,7 @@ func TestFullDiskInModeBatch(t *testing.T) {
 		waitFor(t, func() bool { return j.Head().Seq+100 > last || j.full.Load() })
 	}
 	wantError(t, err, path, ErrFull)
+	wantError(t, j.WriteSnapshot(Snapshot{Seq: last}), path, ErrFull) // does not wait behind the records
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}

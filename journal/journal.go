@@ -10,8 +10,8 @@ import (
 
 // Limits of what one call may append.
 const (
-	MaxPayload = 1 << 20 // bytes of one record's payload
-	MaxAppend  = 8 << 20 // bytes of all payloads of one Append
+	MaxPayload = 32 << 20 // bytes of one record's payload
+	MaxAppend  = 64 << 20 // bytes of all payloads of one Append
 )
 
 // Defaults of Options.
@@ -57,6 +57,9 @@ type Options struct {
 	// taken for sound: of it, only the meta pages and the newest record are checked, and Verify does the rest. The Journal
 	// owns it from then on.
 	File *os.File
+	// Committed, unless nil, is called after each commit, with the new Head. It must not block and must not call the
+	// Journal's writing methods.
+	Committed func(Head)
 
 	disk disk // the zero value is the real one
 }
@@ -169,8 +172,8 @@ func (j *Journal) measure(payloads [][]byte) (size int, err error) {
 
 // WriteSnapshot stores s as the newest snapshot, deletes older ones and, in the same transaction, prunes the oldest
 // segments that lie wholly behind it while more than Options.MaxBytes are retained. It returns when that is committed, as
-// all that was appended before it is then. The Blob must not change before the return. Errors as of Append, and ErrMismatch
-// when s.Hash is not the hash of record s.Seq.
+// all that was appended before it is then. The Blob must not change before the return. A zero s.Hash stands for that of
+// record s.Seq if it is the newest then. Errors as of Append, and ErrMismatch when s.Hash is not the hash of record s.Seq.
 func (j *Journal) WriteSnapshot(s Snapshot) error {
 	if len(s.Blob) > MaxSnapshot {
 		return fault(ErrTooLarge, j.path, "a snapshot of %d bytes, more than %d", len(s.Blob), MaxSnapshot)

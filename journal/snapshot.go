@@ -105,6 +105,9 @@ func checkSnapshot(tx *bbolt.Tx) error {
 
 // writeSnapshot stores s in place of older ones and prunes behind it; l is changed accordingly.
 func writeSnapshot(tx *bbolt.Tx, l *ledger, s *Snapshot, maxBytes int64) error {
+	if s.Hash == (Hash{}) && s.Seq == l.head.Seq {
+		s.Hash = l.head.Hash
+	}
 	if !s.fits(tx, l.base) {
 		return fmt.Errorf("%w: there is no record %d with its hash", ErrMismatch, s.Seq)
 	}

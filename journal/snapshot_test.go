@@ -78,6 +78,17 @@ func TestSnapshotWaitsForQueuedRecords(t *testing.T) {
 	if err := j.WriteSnapshot(Snapshot{Seq: 1, Hash: c.Hash}); err != nil {
 		t.Error(err)
 	}
+	mustAppend(t, j, []byte("two"))
+	if err := j.WriteSnapshot(Snapshot{Seq: 2}); err != nil { // whatever the newest record's hash is
+		t.Error(err)
+	}
+	if s, _, err := j.Snapshot(); err != nil || s.Hash != j.Head().Hash {
+		t.Errorf("%v of %v, %v", s.Hash, j.Head(), err)
+	}
+	mustAppend(t, j, []byte("three"))
+	if err := j.WriteSnapshot(Snapshot{Seq: 2}); !errors.Is(err, ErrMismatch) {
+		t.Errorf("no hash, and not the newest: %v", err)
+	}
 }
 
 func TestPruneAllAndGoOn(t *testing.T) {

@@ -32,8 +32,8 @@ type Adopted struct {
 //
 // Output goes on at the next byte. Pipes that a descendant holds are regained
 // even if the process itself has ended. Stdin is at its end, a terminal is
-// gone. Closed is observed once, before Adopt returns if no pipe was regained.
-// Exited is observed only if it is found.
+// gone. Closed is observed once, before Adopt returns if no pipe was regained;
+// a stream whose pipe was not has no digest. Exited is observed only if it is found.
 func (t *Table) Adopt(a Adoptee) Adopted {
 	p := t.newProcess(a.Handle)
 	p.pty = a.PTY
@@ -54,6 +54,7 @@ func (t *Table) Adopt(a Adoptee) Adopted {
 		got.Pipes[which] = s != nil
 		if s == nil {
 			p.rings[which].finish()
+			p.rings[which].noDigest() // what was in the pipe, or terminal, is lost
 		}
 	}
 	p.closeIfEnded()
@@ -81,6 +82,7 @@ func (p *process) find() (alive bool, s Status) {
 		return false, status
 	}
 	p.running = true
+	p.t.orphans.adopt(p.pid)
 	return true, Status{}
 }
 

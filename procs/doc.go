@@ -7,18 +7,20 @@
 //	                         |
 //	     pipe or pty --> reactor --> ring (segment files) --> readers
 //	           pidfd --> reactor --> Exited (reaped, in one place)
-//	     both at EOF --> reactor --> Closed
+//	     both at EOF --> reactor --> digester --> Closed
 //
 // # Threads
 //
 // One goroutine, the reactor, waits on one epoll over every pipe, terminal and
-// pidfd; New starts it, Close ends it and waits for it. At most Options.Spawns
+// pidfd; New starts it, Close ends it and waits for it. So does another, the
+// digester, which hashes segments that are complete. At most Options.Spawns
 // further goroutines, the spawners, exist while starts are queued; Start makes
 // them, they end with the queue, and Close waits for them. There is no goroutine per process, per stream or per
 // stdin. Every method of Table and Ring is safe for concurrent use, and none
 // waits for a process.
 //
-// Locks are taken in this order: Table.mu, process.mu, Ring.mu or reactor.mu.
+// Locks are taken in this order: Table.mu, process.mu, then Ring.mu and after
+// it digest.mu, or reactor.mu, or digester.mu.
 // Observations and the done functions of stdin writes are called with
 // process.mu held, so they must not block and must not call the Table.
 //

@@ -21,6 +21,7 @@ type Carried struct {
 	Running    bool   // not reaped
 	Forgotten  bool   // its record was collected: what still comes is dropped
 	ProvenAt   uint64 // when the group was last known to be its own, in ticks
+	Ending     bool   // both streams have ended, their digests are not complete
 	MidLine    bool   // of a terminal's input: the last byte was no line end
 	PidFD      int
 	Stdin      int
@@ -45,10 +46,14 @@ func (c Carried) FDs() []int {
 func (t *Table) Park() {
 	t.spawning.Wait()
 	t.reactor.stop()
+	t.digester.stop()
 }
 
 // Resume undoes Park.
-func (t *Table) Resume() { t.reactor.start() }
+func (t *Table) Resume() {
+	t.digester.start()
+	t.reactor.start()
+}
 
 // HoldStdin answers the writes to a stdin that wait with ErrParked and what
 // they have written, and so every later one that would have to wait, until
@@ -67,13 +72,13 @@ func (t *Table) HoldStdin() {
 // ReleaseStdin undoes HoldStdin.
 func (t *Table) ReleaseStdin() { t.held.Store(false) }
 
-// Carried lists every process that holds a descriptor. It is exact while the
-// Table is parked.
+// Carried lists every process that holds a descriptor, or of which something
+// is still to be told. It is exact while the Table is parked.
 func (t *Table) Carried() []Carried {
 	var all []Carried
 	for _, p := range t.holders() {
 		p.mu.Lock()
-		if c := p.carry(); len(c.FDs()) > 0 {
+		if c := p.carry(); len(c.FDs()) > 0 || c.Ending {
 			all = append(all, c)
 		}
 		p.mu.Unlock()
@@ -107,7 +112,8 @@ func (p *process) carry() Carried {
 	c := Carried{
 		Handle: p.handle, PID: p.pid, StartTicks: p.ticks, PTY: p.pty,
 		Running: p.running, Forgotten: p.forgotten, ProvenAt: p.provenAt,
-		PidFD: p.pidfd, Stdin: -1, Output: [2]int{-1, -1},
+		Ending: p.ending && !p.forgotten,
+		PidFD:  p.pidfd, Stdin: -1, Output: [2]int{-1, -1},
 		End: [2]int64{p.rings[Stdout].End(), p.rings[Stderr].End()},
 	}
 	if in := p.stdin; in != nil && !in.closed {
@@ -130,6 +136,9 @@ func (t *Table) Inherit(c Carried) error {
 	p.pty, p.pid, p.ticks = c.PTY, c.PID, c.StartTicks
 	p.running, p.pidfd, p.provenAt = c.Running, c.PidFD, c.ProvenAt
 	p.forgotten = c.Forgotten
+	if p.running {
+		t.orphans.adopt(p.pid)
+	}
 	if p.forgotten {
 		for _, r := range p.rings {
 			r.discard()
@@ -147,6 +156,9 @@ func (t *Table) Inherit(c Carried) error {
 	if c.Stdin >= 0 {
 		p.stdin = p.newStdin(c.Stdin)
 		p.stdin.midLine = c.MidLine
+	}
+	if c.Ending {
+		p.closeIfEnded()
 	}
 	if err := p.watchInherited(); err != nil {
 		return fmt.Errorf("process %s: %w", c.Handle, err)

@@ -2,6 +2,7 @@ package procs
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,8 +48,11 @@ func TestHandOver(t *testing.T) {
 	if e := await[Exited](heir, "a"); e.Status.Code != 7 {
 		t.Errorf("ended as %+v", e)
 	}
-	if c := await[Closed](heir, "a"); c.StdoutLen != 8 || string(c.StdoutTail) != "one\ntwo\n" {
+	if c := await[Closed](heir, "a"); c.StdoutLen != 8 || string(c.StdoutTail) != "one\ntwo\n" || strings.Trim(c.StdoutSHA256, "0123456789abcdef") != "" {
 		t.Errorf("closed with %+v", c)
+	}
+	if n := len(heir.orphans.own); n != 0 {
+		t.Errorf("%d children have an owner", n)
 	}
 }
 

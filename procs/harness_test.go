@@ -15,7 +15,9 @@ import (
 func TestMain(m *testing.M) {
 	testproc.Register("agent", agentRole)
 	testproc.Register("disposition", dispositionRole)
+	testproc.Register("orphans", orphansRole)
 	testproc.Main()
+	CatchIgnored() // as the agent does: make(1) starts us with signals ignored
 	os.Exit(m.Run())
 }
 
@@ -133,13 +135,31 @@ func (w *world) begin(s Spec) string {
 func (w *world) launch(s Spec) string {
 	w.mu.Lock()
 	w.handleNo++
-	handle := fmt.Sprintf("p_%016x", w.handleNo)
+	handle := handleOf(w.handleNo)
 	w.mu.Unlock()
 	if s.Env == nil {
 		s.Env = os.Environ()
 	}
 	w.Start(handle, s)
 	return handle
+}
+
+func handleOf(n int) string { return fmt.Sprintf("p_%016x", n) }
+
+// newBareWorld is newWorld for a process that is no test: fail prints what is
+// wrong and returns the exit code.
+func newBareWorld(dir string) (w *world, fail func(...any) int) {
+	fail = func(what ...any) int {
+		fmt.Fprintln(os.Stderr, what...)
+		return 1
+	}
+	w = &world{seen: make(map[string][]Observation)}
+	w.arrived = sync.NewCond(&w.mu)
+	var err error
+	if w.Table, err = New(Options{Dir: dir, Observe: w.observe}); err != nil {
+		os.Exit(fail(err))
+	}
+	return w, fail
 }
 
 // result is a process that was waited for.

@@ -85,7 +85,10 @@ type Closed struct {
 	Handle                 string
 	StdoutLen, StderrLen   int64  // bytes since the start
 	StdoutTail, StderrTail []byte // the last TailBytes, owned by the receiver
-	At                     Instant
+	// Of the whole stream, in hex; empty where bytes were lost, or came
+	// faster than they could be hashed.
+	StdoutSHA256, StderrSHA256 string
+	At                         Instant
 }
 
 func (o Spawned) handle() string     { return o.Handle }

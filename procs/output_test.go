@@ -197,6 +197,9 @@ func TestFullDisk(t *testing.T) {
 	if got := w.read(h, Stdout); got != linesAt(r.First(), int(r.End()-r.First())) {
 		t.Errorf("from %d: %d bytes, not those that were written", r.First(), len(got))
 	}
+	if c.StdoutSHA256 != "" || c.StderrSHA256 != digestOf("") {
+		t.Errorf("digests %q and %q", c.StdoutSHA256, c.StderrSHA256)
+	}
 	if got := r.First(); got <= 1000000-262144 {
 		t.Errorf("the disk was not full: first is %d", got)
 	}

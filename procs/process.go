@@ -26,12 +26,19 @@ type process struct {
 	streams   [2]*stream // nil: ended, or never was
 	stdin     *stdin     // nil: none
 	provenAt  uint64     // see members
+	ending    bool       // both streams have ended, and nobody was told yet
+
+	queued bool // the digester's, under its mu
 }
 
 func (t *Table) newProcess(handle string) *process {
 	p := &process{t: t, handle: handle, dir: filepath.Join(t.opt.Dir, handle), pidfd: -1}
 	for _, s := range []Stream{Stdout, Stderr} {
-		p.rings[s] = newRing(p.dir, s, t.opt.RingBytes)
+		r := newRing(p.dir, s, t.opt.RingBytes)
+		r.digest = newDigest(r.prefix + "sha256")
+		r.allLate = &t.digester.late
+		r.filled = func() { t.digester.add(p) }
+		p.rings[s] = r
 	}
 	return p
 }
@@ -64,21 +71,39 @@ func (p *process) watch() {
 	}
 }
 
-// closeIfEnded tells that the last stream has ended. Called with mu held.
+// closeIfEnded has it told that the last stream has ended, at once if nothing
+// is left to be hashed. Called with mu held.
 func (p *process) closeIfEnded() {
 	if p.streams[Stdout] != nil || p.streams[Stderr] != nil {
 		return
 	}
 	p.releaseGroup()
+	p.ending = true
+	if !p.tellIfHashed() {
+		p.t.digester.add(p)
+	}
+}
+
+// tellIfHashed tells, once, that both streams have ended, when their digests
+// are complete. Called with mu held.
+func (p *process) tellIfHashed() bool {
+	stdout, stderr := p.rings[Stdout], p.rings[Stderr]
+	if !p.ending || !stdout.hashed() || !stderr.hashed() {
+		return false
+	}
+	p.ending = false
 	n := p.t.opt.TailBytes
 	p.observe(Closed{
-		Handle:     p.handle,
-		StdoutLen:  p.rings[Stdout].End(),
-		StderrLen:  p.rings[Stderr].End(),
-		StdoutTail: p.rings[Stdout].tail(n),
-		StderrTail: p.rings[Stderr].tail(n),
-		At:         now(),
+		Handle:       p.handle,
+		StdoutLen:    stdout.End(),
+		StderrLen:    stderr.End(),
+		StdoutTail:   stdout.tail(n),
+		StderrTail:   stderr.tail(n),
+		StdoutSHA256: stdout.sha256(),
+		StderrSHA256: stderr.sha256(),
+		At:           now(),
 	})
+	return true
 }
 
 // forget drops everything that was kept for readers.

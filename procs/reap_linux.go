@@ -14,7 +14,8 @@ func (p *process) exitSeen(uint32) {
 }
 
 // reap takes the status of a process that has exited; otherwise it does
-// nothing. It is the only place that reaps. Called with mu held.
+// nothing. It and Child.settle reap what was started here, reapOrphan the rest.
+// Called with mu held.
 func (p *process) reap() {
 	if !p.running {
 		return
@@ -24,6 +25,7 @@ func (p *process) reap() {
 		return
 	}
 	p.running = false
+	p.t.orphans.release(p.pid)
 	p.provenAt = ticksNow()
 	p.t.reactor.drop(&p.exit)
 	if p.stdin != nil {
@@ -41,19 +43,24 @@ func (p *process) reap() {
 // wait reaps the child behind the pidfd without waiting. For a process that
 // is not our child, any more or at all, it finds out what it can.
 func (p *process) wait() (s Status, ru Rusage, exited bool) {
+	s, ru, exited, err := waitChild(p.pidfd, 0)
+	if err == unix.ECHILD {
+		s, exited = p.strangersStatus()
+	}
+	return s, ru, exited
+}
+
+// waitChild is waitid(2) on a pidfd, without waiting.
+func waitChild(pidfd, flags int) (s Status, ru Rusage, exited bool, err error) {
 	var info childInfo
 	var usage unix.Rusage
-	_, err := ignoringEINTR(func() (int, error) {
-		return 0, unix.Waitid(unix.P_PIDFD, p.pidfd, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOHANG, &usage)
+	_, err = ignoringEINTR(func() (int, error) {
+		return 0, unix.Waitid(unix.P_PIDFD, pidfd, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOHANG|flags, &usage)
 	})
-	switch {
-	case err == unix.ECHILD:
-		s, exited = p.strangersStatus()
-		return s, Rusage{}, exited
-	case err != nil || info.child.pid == 0:
-		return Status{}, Rusage{}, false
+	if err != nil || info.child.pid == 0 {
+		return Status{}, Rusage{}, false, err
 	}
-	return info.status(), rusageOf(&usage), true
+	return info.status(), rusageOf(&usage), true, nil
 }
 
 // childInfo is siginfo_t as waitid(2) fills it.

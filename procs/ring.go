@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,8 +21,9 @@ import (
 // Segments are only ever appended to, each a quarter of the ring, named by
 // their first offset; the size of the last one is the end of the stream. So
 // the files alone say everything, and SIGKILL at any moment loses nothing.
-// The oldest segment is unlinked once the window no longer touches it, hence
-// up to five lie on disk. A stream without output has no file. Nothing is
+// The oldest segment is unlinked once the window no longer touches it and the
+// digest has read it, hence up to five lie on disk, and sometimes what is late
+// to be hashed (see maxLate). A stream without output has no file. Nothing is
 // synced: a ring need not survive the kernel.
 //
 // One writer, the pump, under its process.mu; any number of readers, who never
@@ -40,7 +42,13 @@ type Ring struct {
 	ended   bool
 	gone    bool // forgotten: bytes are counted and dropped
 
-	fd int // the last segment, open for writing; -1: none. The pump's own
+	digest  *digest       // nil: bytes are lost, or came too fast
+	late    int64         // this ring's part of allLate
+	allLate *atomic.Int64 // the digester's
+	filled  func()        // tells the digester that there is something for it
+
+	fd   int   // the last segment, open for writing; -1: none. The pump's own
+	last int64 // its first offset; likewise
 }
 
 func newRing(dir string, s Stream, bytes int64) *Ring {
@@ -174,7 +182,7 @@ func (r *Ring) openSegment(at int64) (fd int, first, until int64, err error) {
 	if !exact {
 		i--
 	}
-	if i < 0 || at < r.first() || at >= r.end {
+	if i < 0 || at >= r.end {
 		return -1, 0, 0, nil
 	}
 	first, until = r.segs[i], r.end
@@ -206,7 +214,7 @@ func (r *Ring) path(first int64) string { return fmt.Sprintf("%s%016x", r.prefix
 // file and how many bytes fit there. It begins a segment when the last is full.
 func (r *Ring) room() (fd int, pos, n int64, err error) {
 	if r.fd >= 0 {
-		pos = r.end - r.segs[len(r.segs)-1]
+		pos = r.end - r.last
 		if pos < r.segment {
 			return r.fd, pos, r.segment - pos, nil
 		}
@@ -231,34 +239,50 @@ func (r *Ring) beginSegment() error {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
 	r.mu.Lock()
-	r.fd = fd
-	r.segs = append(r.segs, r.end)
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.fd, r.last = fd, r.end
+	if n := len(r.segs); n == 0 || r.segs[n-1] != r.end { // else skip has left it
+		r.segs = append(r.segs, r.end)
+	}
 	return nil
 }
 
 // wrote says that n bytes were appended where room said.
 func (r *Ring) wrote(n int64) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.end += n
-	for len(r.segs) > 1 && r.segs[1] <= r.first() {
+	r.evict()
+	r.wake()
+	worthwhile := r.digest != nil && r.end-r.last >= r.segment && r.end-r.digest.at >= r.bytes/2
+	r.mu.Unlock()
+	if worthwhile {
+		r.filled()
+	}
+}
+
+// evict unlinks the segments that nobody needs any more. Called with mu held.
+func (r *Ring) evict() {
+	for oldest := r.oldest(); len(r.segs) > 1 && r.segs[1] <= oldest; {
 		r.unlinkOldest()
 	}
-	r.wake()
 }
 
 // skip says that n bytes of the stream could not be kept. All before them is
-// dropped too: what a ring holds has no hole.
+// dropped too: what a ring holds has no hole. The last segment stays, empty,
+// so that the end is still known from the files.
 func (r *Ring) skip(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closeSegment()
-	for len(r.segs) > 0 {
-		r.unlinkOldest()
-	}
+	r.giveUpDigest()
 	r.end += n
 	r.floor = r.end
+	for len(r.segs) > 1 {
+		r.unlinkOldest()
+	}
+	if len(r.segs) == 1 {
+		r.emptyLast()
+	}
 	r.wake()
 }
 
@@ -267,6 +291,18 @@ func (r *Ring) skipTo(end int64) {
 	if missing := end - r.End(); missing > 0 {
 		r.skip(missing)
 	}
+}
+
+// emptyLast makes the only segment begin at the end of the stream. Called
+// with mu held.
+func (r *Ring) emptyLast() {
+	path := r.path(r.end)
+	if err := unix.Rename(r.path(r.segs[0]), path); err != nil {
+		r.unlinkOldest()
+		return
+	}
+	_ = unix.Truncate(path, 0)
+	r.segs[0] = r.end
 }
 
 func (r *Ring) unlinkOldest() {
@@ -303,10 +339,15 @@ func (r *Ring) rest(rouse func()) bool {
 
 // discard deletes what is held; what still comes is counted and dropped.
 func (r *Ring) discard() {
-	r.skip(0)
 	r.mu.Lock()
-	r.gone = true
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.closeSegment()
+	r.giveUpDigest()
+	for len(r.segs) > 0 {
+		r.unlinkOldest()
+	}
+	r.floor, r.gone = r.end, true
+	r.wake()
 }
 
 // load finds the segments that an earlier agent left on disk.
@@ -323,6 +364,7 @@ func (r *Ring) load() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.segs, r.end, r.floor = firsts, last+st.Size, firsts[0]
+	r.loadDigest()
 	return nil
 }
 
@@ -348,7 +390,8 @@ func (r *Ring) reopen() error {
 	if len(r.segs) == 0 {
 		return nil
 	}
-	path := r.path(r.segs[len(r.segs)-1])
+	r.last = r.segs[len(r.segs)-1]
+	path := r.path(r.last)
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)

@@ -161,16 +161,28 @@ func CatchIgnored() {
 		if ignored(sig) {
 			signal.Notify(dropped, sig)
 		}
+		if ignored(sig) { // os/signal leaves the C library's own alone, which posix_spawn(3) ignores in children
+			sigaction(sig, &kernelSigaction{}, nil) // the default
+		}
 	}
+}
+
+// kernelSigaction is what rt_sigaction(2) takes. The layout differs between
+// architectures, the first word does not, and all zeros are the default.
+type kernelSigaction struct {
+	handler uintptr
+	_       [18]uintptr
 }
 
 // ignored asks the kernel: the os/signal package knows only some signals.
 func ignored(sig syscall.Signal) bool {
-	var act struct {
-		handler, flags, restorer uintptr // the layout differs, the first word does not
-		rest                     [16]uintptr
-	}
 	const ignore = 1 // SIG_IGN
-	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), 0, uintptr(unsafe.Pointer(&act)), 8, 0, 0)
-	return errno == 0 && act.handler == ignore
+	var act kernelSigaction
+	return sigaction(sig, nil, &act) && act.handler == ignore
+}
+
+func sigaction(sig syscall.Signal, set, get *kernelSigaction) bool {
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig),
+		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), 8, 0, 0)
+	return errno == 0
 }

@@ -49,7 +49,7 @@ func openStdio(s Spec) (stdio, error) {
 
 func (f *stdio) openPipes(s Spec) (err error) {
 	for _, out := range []Stream{Stdout, Stderr} {
-		if err := f.openOutput(out); err != nil {
+		if err := f.openOutput(out, s.attended); err != nil {
 			return fmt.Errorf("%v: %w", out, err)
 		}
 	}
@@ -69,13 +69,16 @@ func (f *stdio) openPipes(s Spec) (err error) {
 
 // openOutput makes the pipe of one output stream. The child's end is opened
 // anew: for reading too, so that its pipe has a reader as long as the child
-// lives, and blocking.
-func (f *stdio) openOutput(s Stream) error {
+// lives, and blocking. One that ends with us needs no such reader.
+func (f *stdio) openOutput(s Stream, attended bool) error {
 	r, w, err := pipe(unix.O_NONBLOCK)
 	if err != nil {
 		return err
 	}
 	f.out[s], f.child[1+s] = r, w
+	if attended {
+		return unix.SetNonblock(w, false)
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(r, &st); err != nil {
 		return err

@@ -11,9 +11,11 @@ import (
 
 // Table holds the processes by handle.
 type Table struct {
-	opt     Options
-	sys     system
-	reactor *reactor
+	opt      Options
+	sys      system
+	reactor  *reactor
+	digester digester
+	orphans  orphans
 
 	// forks is read-locked from each fork until its child is registered. Who
 	// reaps children that nobody registered takes the write side first.
@@ -34,7 +36,7 @@ type start struct {
 	spec Spec
 }
 
-// New makes an empty Table and starts its reactor. Every descriptor of this
+// New makes an empty Table and starts its reactor and its digester. Every descriptor of this
 // process but 0, 1 and 2 becomes close-on-exec. The agent's own oom_score_adj
 // must be set before. Rings of an earlier agent
 // in o.Dir stay until Keep is called.
@@ -51,11 +53,14 @@ func New(o Options) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{opt: o, sys: probeSystem(), reactor: r, procs: make(map[string]*process)}
+	r.crashed = o.Crashed
+	t.orphans.init()
 	r.start()
+	t.digester.start()
 	return t, nil
 }
 
-// Close waits for the spawns in flight, stops the reactor and closes all
+// Close waits for the spawns in flight, stops reactor and digester and closes all
 // descriptors. Processes live on, with their stdin at its end and without a
 // terminal; rings stay on disk. Starts still queued fail with ErrClosed. No
 // other method may be called afterwards.
@@ -64,7 +69,9 @@ func (t *Table) Close() error {
 	t.closed = true
 	t.mu.Unlock()
 	t.spawning.Wait()
+	t.orphans.stop()
 	t.reactor.stop()
+	t.digester.stop()
 	for _, p := range t.reactor.owners() { // forgotten ones too
 		p.release()
 	}

@@ -1,5 +1,11 @@
 package statemachine
 
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
 // firstEnded is the record to give up for a new one: of the drained ones the
 // one that exited first, else of those with a stream still open; nil if every
 // record is of a live process or a start under way.
@@ -35,6 +41,24 @@ func age(then, now Instant) int64 {
 	return now.Wall - then.Wall
 }
 
+// cutTails keeps the newest tails that fit into the budget together, by the
+// order of the exits; 0 keeps all.
+func (r *Registry) cutTails(budget int64) {
+	if budget == 0 {
+		return
+	}
+	all := slices.Collect(maps.Values(r.processes))
+	slices.SortFunc(all, func(a, b *Process) int {
+		return -cmp.Or(cmp.Compare(a.ExitedSeq, b.ExitedSeq), cmp.Compare(a.RequestedSeq, b.RequestedSeq))
+	})
+	for _, p := range all {
+		budget -= int64(len(p.Output.StdoutTail) + len(p.Output.StderrTail))
+		if budget < 0 {
+			p.Output.StdoutTail, p.Output.StderrTail = nil, nil
+		}
+	}
+}
+
 // NextTick tells in how many nanoseconds a Tick will have something to do, at
 // the earliest; ok is false when nothing waits for time to pass.
 func (r *Registry) NextTick(l Limits, now Instant) (ns int64, ok bool) {
@@ -48,6 +72,9 @@ func (r *Registry) NextTick(l Limits, now Instant) (ns int64, ok bool) {
 				ns, ok = due, true
 			}
 		}
+	}
+	if due, idle := r.nextClose(l, now); idle && (!ok || due < ns) {
+		ns, ok = due, true
 	}
 	return max(ns, 0), ok
 }

@@ -10,6 +10,11 @@ import (
 // snapshot is a cache: one of another version is not read, the records are.
 const SnapshotVersion = 1
 
+// ReducerVersion grows whenever the same records can give another registry, or
+// a snapshot gets another field: only registries of one version are compared
+// byte by byte.
+const ReducerVersion = 2
+
 // ErrSnapshot is a snapshot that cannot be read.
 var ErrSnapshot = errors.New("not a snapshot of this version")
 
@@ -17,7 +22,7 @@ var ErrSnapshot = errors.New("not a snapshot of this version")
 // Equal registries give equal bytes.
 func (r *Registry) EncodeSnapshot() []byte {
 	p := newPacker()
-	s := registrySnapshot{version: SnapshotVersion, seq: r.seq, partial: r.partial, processes: r.Processes(), forgotten: r.forgotten}
+	s := registrySnapshot{version: SnapshotVersion, seq: r.seq, partial: r.partial, processes: r.Processes(), forgotten: r.forgotten, sessions: r.Sessions()}
 	p.Map(&s)
 	return bytes.Clone(p.buf.Bytes())
 }
@@ -39,6 +44,7 @@ func DecodeSnapshot(b []byte) (*Registry, error) {
 		r.index(p)
 	}
 	r.restoreKeys(s.processes, s.forgotten)
+	r.restoreSessions(s.sessions)
 	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
@@ -52,6 +58,7 @@ type registrySnapshot struct {
 	partial   bool
 	processes processList
 	forgotten keyList
+	sessions  sessionList
 }
 
 func (s *registrySnapshot) fields(v visitor) {
@@ -60,6 +67,7 @@ func (s *registrySnapshot) fields(v visitor) {
 	v.Bool("partial", &s.partial, optional)
 	v.List("processes", &s.processes)
 	v.List("forgotten_keys", &s.forgotten)
+	v.List("sessions", &s.sessions)
 }
 
 type processList []*Process
@@ -86,6 +94,8 @@ func (p *Process) fields(v visitor) {
 	v.Bool("stdin_closed", &p.StdinClosed, optional)
 	v.Bool("orphaned", &p.Orphaned, optional)
 	v.Bool("deadline_hit", &p.DeadlineHit, optional)
+	v.Bool("killed", &p.Killed, optional)
+	v.Bool("delivered", &p.Delivered, optional)
 	v.Uint64("sent", (*uint64)(&p.Sent), optional)
 	v.Struct("exit", &p.Exit)
 	v.Struct("exited_at", &p.ExitedAt)

@@ -120,7 +120,7 @@ func TestTakenIsACopy(t *testing.T) {
 	defer img.Close()
 	must(t, os.WriteFile(path, []byte("something else"), 0o755))
 	must(t, os.Remove(path))
-	if v, err := img.Version(); v != "9.1.0" || err != nil {
+	if v, err := img.Version(runHere); v != "9.1.0" || err != nil {
 		t.Errorf("version %q, %v", v, err)
 	}
 	if _, err := img.file.WriteAt([]byte("x"), 0); err == nil {

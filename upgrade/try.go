@@ -4,21 +4,24 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // tryWithin bounds each run of a candidate.
 const tryWithin = 5 * time.Second
 
+// Runner runs a program until it has exited, or kills it and all of its group
+// when ctx ends. The error says how it ended if not by itself with code 0. It
+// is the caller's, who reaps every child of the process.
+type Runner func(ctx context.Context, argv []string, stdout, stderr io.Writer) error
+
 // Version runs the candidate with --version: it must print one line and exit
 // with 0. The version is that line's last word. Errors wrap ErrRejected.
-func (img *Image) Version() (string, error) {
-	line, err := img.run([]string{"--version"})
+func (img *Image) Version(run Runner) (string, error) {
+	line, err := img.run(run, "--version")
 	if err != nil {
 		return "", rejectf("--version: %w", err)
 	}
@@ -30,10 +33,9 @@ func (img *Image) Version() (string, error) {
 }
 
 // Preflight lets the candidate read the very state that it would be handed:
-// `supervisor preflight STATE` must print exactly want. It runs without any
-// descriptor but the state's. Errors wrap ErrRejected.
-func (img *Image) Preflight(state *os.File, want string) error {
-	line, err := img.run([]string{"preflight", "/proc/self/fd/3"}, state)
+// `supervisor preflight STATE` must print exactly want. Errors wrap ErrRejected.
+func (img *Image) Preflight(run Runner, state *os.File, want string) error {
+	line, err := img.run(run, "preflight", visible(state))
 	if err != nil {
 		return rejectf("preflight: %w", err)
 	}
@@ -43,22 +45,15 @@ func (img *Image) Preflight(state *os.File, want string) error {
 	return nil
 }
 
+// visible names an open file of this process for others.
+func visible(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fdOf(f)) }
+
 // run runs the sealed copy and returns the one line that it printed.
-func (img *Image) run(args []string, files ...*os.File) (string, error) {
+func (img *Image) run(run Runner, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), tryWithin)
 	defer cancel()
 	var out, errs limited
-	path := fmt.Sprintf("/proc/self/fd/%d", fdOf(img.file))
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Args[0] = "supervisor"
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.ExtraFiles = files
-	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second // a descendant may hold its output
-	err := cmd.Run()
+	err := run(ctx, append([]string{visible(img.file)}, args...), &out, &errs)
 	switch {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("no end within %v", tryWithin)

@@ -1,13 +1,28 @@
 package upgrade
 
 import (
+	"context"
 	"errors"
+	"io"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"supervisor/internal/testproc"
 )
+
+// runHere is a Runner like the agent's.
+func runHere(ctx context.Context, argv []string, stdout, stderr io.Writer) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second // a descendant may hold its output
+	return cmd.Run()
+}
 
 // A candidate that does not say its version in one line, in time, is refused.
 func TestVersion(t *testing.T) {
@@ -24,7 +39,7 @@ func TestVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			v, err := take(t, name).Version()
+			v, err := take(t, name).Version(runHere)
 			if v != "" || !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), says) {
 				t.Errorf("%q, %v", v, err)
 			}
@@ -43,7 +58,7 @@ func TestPreflight(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer state.Close()
-	const line = "preflight read STATE, open [3], <nil>"
+	const line = "preflight read STATE, open [], <nil>"
 	for _, c := range []struct{ name, want, says string }{
 		{"good", line, ""},
 		{"good", "another line", `it says "preflight read STATE`},
@@ -51,7 +66,7 @@ func TestPreflight(t *testing.T) {
 		{"fails", line, "exit status 3: cannot read that"},
 		{"dies", line, "signal: killed"},
 	} {
-		err := take(t, c.name).Preflight(state, c.want)
+		err := take(t, c.name).Preflight(runHere, state, c.want)
 		refused := errors.Is(err, ErrRejected) && strings.Contains(err.Error(), c.says)
 		if c.says == "" && err != nil || c.says != "" && !refused {
 			t.Errorf("%s: %v", c.name, err)

@@ -39,6 +39,8 @@ type Backend interface {
 	JournalRead(ctx context.Context, r JournalReadRequest) (JournalReadReply, error)
 	JournalInfo() (JournalInfoReply, error)
 
+	Older
+
 	// Note records a verb that changed nothing: read-only, refused before it
 	// reached a method, or unknown. It never waits.
 	Note(c Caller, handle string, err error)

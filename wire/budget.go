@@ -28,4 +28,13 @@ func (b *budget) take(want int64) (granted int64) {
 	}
 }
 
+// add grants so many bytes more, all or none; forced ones always.
+func (b *budget) add(bytes int64, forced bool) bool {
+	if b.taken.Add(bytes) <= budgetBytes || forced {
+		return true
+	}
+	b.taken.Add(-bytes)
+	return false
+}
+
 func (b *budget) give(granted int64) { b.taken.Add(-granted) }

@@ -19,21 +19,11 @@ func (r *HandleRequest) check() error { return nil }
 func (r *StdinRequest) check() error  { return nil }
 
 func (r *StartRequest) check() error {
-	if len(r.Cmd) == 0 || r.Cmd[0] == "" {
-		return Errorf(CodeBadRequest, "cmd must name a program")
-	}
-	for _, entry := range r.Env {
-		if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
-			return Errorf(CodeBadRequest, "env holds an entry that is not KEY=VALUE: %q", cut(name, 64))
-		}
-	}
 	if r.Stdin != "" && r.Stdin != "pipe" && r.Stdin != "null" {
 		return Errorf(CodeBadRequest, `stdin must be "pipe" or "null"`)
 	}
 	return firstOf(
-		withoutNUL("cmd", r.Cmd...),
-		withoutNUL("env", r.Env...),
-		withoutNUL("cwd", r.Cwd),
+		checkProgram(r.Cmd, r.Cwd, r.Env),
 		within("cols", int64(r.Cols), 0, 65535),
 		within("rows", int64(r.Rows), 0, 65535),
 		natural("timeout_ms", r.TimeoutMS),
@@ -41,6 +31,18 @@ func (r *StartRequest) check() error {
 }
 
 func (r *UpgradeRequest) check() error { return withoutNUL("path", r.Path) }
+
+func checkProgram(cmd []string, cwd string, env []string) error {
+	if len(cmd) == 0 || cmd[0] == "" {
+		return Errorf(CodeBadRequest, "cmd must name a program")
+	}
+	for _, entry := range env {
+		if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
+			return Errorf(CodeBadRequest, "env holds an entry that is not KEY=VALUE: %q", cut(name, 64))
+		}
+	}
+	return firstOf(withoutNUL("cmd", cmd...), withoutNUL("env", env...), withoutNUL("cwd", cwd))
+}
 
 func (r *LogsRequest) check() error {
 	return firstOf(

@@ -36,6 +36,16 @@ type visitor interface {
 	sequence(name string, p *uint64, when presence)
 	base64(name string, p *[]byte, when presence)
 	raw(name string, p *[][]byte)
+	// seconds are nanoseconds in memory, a fraction on the wire.
+	seconds(name string, p *int64)
+	// maybe is a number, or null where there is none.
+	maybe(name string, p **int)
+	// pairs is an object of strings, NAME=VALUE each in memory.
+	pairs(name string, p *[]string)
+	// output is a text of any bytes, and content those of a file. Both are
+	// always there, and as large as they like: see encoder.spill.
+	output(name string, p *[]byte)
+	content(name string, p *Content)
 	// object is another message; present tells the encoder whether to write
 	// it, the decoder calls m when it is there.
 	object(name string, present bool, m func() Message)
@@ -61,19 +71,9 @@ func AppendRequest(dst []byte, op, id string, m Message) []byte {
 // always nil. An id is the JSON text of the request's, quotes included, or
 // empty where the request had none.
 func AppendReply(dst []byte, id string, m Message, err error) []byte {
-	e := encoder{dst: append(dst, `{"ok":`...), comma: true}
-	e.dst = strconv.AppendBool(e.dst, err == nil)
-	if id != "" {
-		e.name("id")
-		e.dst = append(e.dst, id...)
-	}
-	if err != nil {
-		e.failure(err)
-	}
-	if m != nil {
-		m.fields(&e)
-	}
-	return append(e.dst, '}', '\n')
+	e := encoder{dst: dst}
+	e.reply(id, m, err, true)
+	return e.dst
 }
 
 // DecodeReply reads the line of a reply into m, which is zero but for the
@@ -83,6 +83,13 @@ func AppendReply(dst []byte, id string, m Message, err error) []byte {
 // line is trusted to come from an agent: it is not checked for duplicate
 // names. Raw records point into the line.
 func DecodeReply(line []byte, m Message) (id string, err error) {
+	return DecodeReplyTo(line, func(string) Message { return m })
+}
+
+// DecodeReplyTo is DecodeReply for a caller that knows only by the reply's id
+// whom it is for. It is asked for the message once, unless the line is no JSON
+// object.
+func DecodeReplyTo(line []byte, to func(id string) Message) (id string, err error) {
 	d := decoders.Get().(*decoder)
 	defer d.release()
 	if err := d.split(line, splitObject); err != nil {
@@ -90,8 +97,9 @@ func DecodeReply(line []byte, m Message) (id string, err error) {
 	}
 	var ok bool
 	var failed Error
-	d.flag("ok", &ok, required)
 	d.text("id", &id, nonzero)
+	m := to(id)
+	d.flag("ok", &ok, required)
 	if !ok {
 		d.text("error", &failed.Message, nonzero)
 		d.text("code", (*string)(&failed.Code), nonzero)
@@ -119,13 +127,33 @@ const unknownOp = "unknown op: "
 // encoder appends fields to a JSON object.
 type encoder struct {
 	dst   []byte
-	comma bool // a field stands before the next one
+	comma bool        // a field stands before the next one
+	to    *connection // takes what spill hands on; nil: all stays in dst
+	begun bool        // it took some, and waits for the rest
+	err   error       // the message cannot be completed
 }
 
-func (e *encoder) failure(err error) {
+// reply appends the line of a reply. Only a coded one tells the code of err.
+func (e *encoder) reply(id string, m Message, err error, coded bool) {
+	e.dst = strconv.AppendBool(append(e.dst, `{"ok":`...), err == nil)
+	e.comma = true
+	if id != "" {
+		e.name("id")
+		e.dst = append(e.dst, id...)
+	}
+	if err != nil {
+		e.failure(err, coded)
+	}
+	if m != nil {
+		m.fields(e)
+	}
+	e.dst = append(e.dst, '}', '\n')
+}
+
+func (e *encoder) failure(err error, coded bool) {
 	message, code := err.Error(), string(CodeOf(err))
 	e.text("error", &message, always)
-	if code != string(CodeUnknownOp) {
+	if coded && code != string(CodeUnknownOp) {
 		e.text("code", &code, always)
 	}
 }
@@ -205,12 +233,18 @@ func (e *encoder) base64(name string, p *[]byte, when presence) {
 		return
 	}
 	e.name(name)
-	n := base64.StdEncoding.EncodedLen(len(*p))
-	e.dst = slices.Grow(append(e.dst, '"'), n+2)
+	e.dst = append(e.dst, '"')
+	e.bytes(*p)
+	e.dst = append(e.dst, '"')
+}
+
+// bytes appends base64.
+func (e *encoder) bytes(p []byte) {
+	n := base64.StdEncoding.EncodedLen(len(p))
+	e.dst = slices.Grow(e.dst, n+2)
 	start := len(e.dst)
 	e.dst = e.dst[:start+n]
-	base64.StdEncoding.Encode(e.dst[start:], *p)
-	e.dst = append(e.dst, '"')
+	base64.StdEncoding.Encode(e.dst[start:], p)
 }
 
 func (e *encoder) raw(name string, p *[][]byte) {

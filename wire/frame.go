@@ -72,6 +72,9 @@ func (r *LineReader) Next() ([]byte, error) {
 	}
 }
 
+// unread is what was read beyond the last line, valid as that is.
+func (r *LineReader) unread() []byte { return r.buf[r.start:r.end] }
+
 // Release gives the buffer back, and what is unread with it.
 func (r *LineReader) Release() {
 	if r.held != nil && len(r.buf) <= keepBuffer {

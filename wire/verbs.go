@@ -1,6 +1,9 @@
 package wire
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // verb is how an op is served.
 type verb struct {
@@ -18,12 +21,21 @@ const (
 	reads kind = iota
 	// changes is journaled by the backend, and goes on when its peer leaves.
 	changes
+	// attends is journaled by the backend, and ends when its peer leaves.
+	attends
+	// takesOver is attends, and makes the connection a terminal.
+	takesOver
 	// inOrder changes a process's input: those of one process begin in the
 	// order in which they came.
 	inOrder
+	// opens is served before anything more is read. The backend journals it.
+	opens
 )
 
-// verbs is the guest protocol.
+// endsWithPeer reports whether nobody wants the outcome once the peer is gone.
+func (k kind) endsWithPeer() bool { return k == reads || k == attends }
+
+// verbs is the guest protocol, less the older verbs.
 var verbs = map[string]verb{
 	"agent_info":    {newNothing, info, reads},
 	"agent_upgrade": {func() request { return new(UpgradeRequest) }, agentUpgrade, changes},
@@ -46,7 +58,7 @@ func newNothing() request { return new(nothing) }
 // waits reports whether a request may take as long as its peer allows.
 func waits(r request) bool {
 	switch r := r.(type) {
-	case *WaitRequest:
+	case *WaitRequest, *ReadFileRequest, *PathRequest: // a file may be slow
 		return true
 	case *LogsRequest:
 		return r.WaitMS > 0
@@ -162,6 +174,7 @@ type exchange struct {
 	id      string // as JSON text, "" for none
 	handle  string
 	verb    verb
+	older   bool // of the verb: an error carries no code
 	request request
 	refused error // why it never reaches its verb
 	object  bool  // the line was a JSON object
@@ -169,17 +182,31 @@ type exchange struct {
 	ctx     context.Context
 	size    int // of the line
 	budget  *budget
-	granted int64
+	granted atomic.Int64
 	scratch *scratch
 
 	after [2]<-chan struct{} // to be answered before this one begins; nil is none
 	done  chan struct{}      // closed when this one is answered
+
+	answer  *a2eVerb // on the agent front: how it is answered
+	unheard bool     // refused by the front: the backend knows nothing of it
+	replied func()   // called once the reply is out
 }
 
 // reserve asks for memory until the reply is out.
 func (x *exchange) reserve(want int64) int64 {
-	x.granted = x.budget.take(want)
-	return x.granted
+	granted := x.budget.take(want)
+	x.granted.Store(granted)
+	return granted
+}
+
+// reserveMore asks for more of it, and gets all or nothing.
+func (x *exchange) reserveMore(bytes int64) bool {
+	if granted := x.granted.Add(bytes); x.budget.add(bytes, granted <= 2*budgetFloor) {
+		return true
+	}
+	x.granted.Add(-bytes)
+	return false
 }
 
 // parse reads a line into an exchange. What it says of a bad one is in
@@ -202,6 +229,10 @@ func (x *exchange) parse(line []byte) {
 	}
 	var known bool
 	if x.verb, known = verbs[op]; !known {
+		x.verb, known = olderVerbs[op]
+		x.older = known
+	}
+	if !known {
 		x.refused = &Error{Code: CodeUnknownOp, Message: unknownOp + op}
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -38,7 +39,19 @@ func (s suite) Run() int {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}
+	catchIgnored()
 	return s.M.Run()
+}
+
+// catchIgnored gives the supctl under test the default of the signals that
+// whoever runs the tests ignores, as nohup(1) and a background job do: supctl
+// leaves ignored ones alone.
+func catchIgnored() {
+	for _, s := range forwarded {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 func TestMain(m *testing.M) {
@@ -52,12 +65,14 @@ const noRaceSleep = "atexit_sleep_ms=0"
 // own commands they have:
 //
 //	agent [FLAG...]     starts an agent in $WORK and sets SUPERVISOR_ADDR; stops it at the end
+//	                    ($SUPERVISOR is its image)
 //	handle NAME         sets NAME to what the last command printed
 //	code N CMD ARG...   runs CMD, which must exit with N
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", noRaceSleep)
+			e.Setenv("SUPERVISOR", supervisor)
 			return nil
 		},
 		Dir:                 "testdata/script",
@@ -258,5 +273,17 @@ func TestLogsFollowOverACrash(t *testing.T) {
 	after, _ := io.ReadAll(out)
 	if err := cmd.Wait(); err != nil || string(before)+string(after) != "before\nafter\n" {
 		t.Errorf("%q then %q, %v: %s", before, after, err, stderr.String())
+	}
+}
+
+// Every command says what it does, with an example.
+func TestHelp(t *testing.T) {
+	for _, cmd := range (&app{}).root().Commands() {
+		if cmd.Hidden {
+			continue
+		}
+		if cmd.Short == "" || !strings.HasPrefix(cmd.Example, "  ") || !strings.Contains(cmd.Example, "supctl "+cmd.Name()) {
+			t.Errorf("%s: %q with the example %q", cmd.Name(), cmd.Short, cmd.Example)
+		}
 	}
 }

@@ -103,7 +103,11 @@ func runServe(ctx context.Context, args, environ []string, stdout, stderr io.Wri
 	if err != nil {
 		return goBack(inherited, err)
 	}
-	return serve(ctx, o, inherited, stderr)
+	if isInit() {
+		return serveAsInit(ctx, o, inherited, stderr)
+	}
+	_, err = serve(ctx, o, inherited, stderr)
+	return err
 }
 
 // goBack gives up an inheritance before anything was taken over, if there is

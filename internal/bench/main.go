@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -23,6 +24,7 @@ type row struct {
 func main() {
 	bin := flag.String("bin", "bin", "folder of the built binaries")
 	rounds := flag.Int("rounds", 5, "rounds of each row")
+	only := flag.String("only", "", "only rows whose name contains this")
 	flag.Parse()
 	var err error
 	switch flag.Arg(0) { // the other side of a limit
@@ -31,7 +33,7 @@ func main() {
 	case "execve":
 		err = execve(flag.Arg(1))
 	default:
-		err = run(*bin, *rounds)
+		err = run(*bin, *rounds, *only)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -39,7 +41,7 @@ func main() {
 	}
 }
 
-func run(bin string, rounds int) error {
+func run(bin string, rounds int, only string) error {
 	a, err := startAgent(filepath.Join(bin, "supervisor"))
 	if err != nil {
 		return err
@@ -52,6 +54,9 @@ func run(bin string, rounds int) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "what\tproduct\tlimit\tratio\tgoal\tagainst")
 	for _, r := range a.rows() {
+		if !strings.Contains(r.what, only) {
+			continue
+		}
 		if err := r.measure(w, rounds); err != nil {
 			return fmt.Errorf("%s: %w", r.what, err)
 		}

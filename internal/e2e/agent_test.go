@@ -89,15 +89,20 @@ func (a *agent) path() string { return filepath.Join(a.dir, "state", "journal.db
 // serve starts the agent and connects to it.
 func (a *agent) serve() {
 	a.t.Helper()
+	a.launch(exec.Command(a.exe, append([]string{
+		"serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"),
+	}, a.args...)...))
+}
+
+// launch runs a command that becomes the agent, and connects to it.
+func (a *agent) launch(cmd *exec.Cmd) {
+	a.t.Helper()
 	logFile, err := os.OpenFile(filepath.Join(a.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	defer logFile.Close()
-	a.cmd = exec.Command(a.exe, append([]string{
-		"serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"),
-	}, a.args...)...)
-	a.cmd.Stderr = logFile
+	a.cmd, cmd.Stderr = cmd, logFile
 	if err := a.cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}

@@ -457,3 +457,57 @@ func TestAPeerThatNeverReads(t *testing.T) {
 		t.Errorf("not an answer: %v", err)
 	}
 }
+
+// Ends that a wait status can garble: a real-time signal, a core dump.
+func TestUnusualEnds(t *testing.T) {
+	a := start(t)
+	rt := a.sh("sleep 60")
+	if err := a.Signal(context.Background(), rt, 40, true); err != nil {
+		t.Fatal(err)
+	}
+	if e := a.wait(rt); e != (client.Exit{ExitCode: 168, Signal: 40, Reason: "killed"}) {
+		t.Errorf("real-time signal: ended as %+v", e)
+	}
+	core := a.start(client.StartRequest{
+		Cmd: []string{"/bin/sh", "-c", "ulimit -c unlimited; kill -SEGV $$"}, Cwd: t.TempDir(),
+	})
+	if e := a.wait(core.Handle); e != (client.Exit{ExitCode: 139, Signal: 11, Reason: "signal"}) {
+		t.Errorf("core dump: ended as %+v", e)
+	}
+}
+
+// A stopped process runs, for all that is told of it, and can be killed.
+func TestStoppedProcess(t *testing.T) {
+	a := start(t)
+	p := a.start(client.StartRequest{Cmd: []string{"sleep", "60"}})
+	if err := a.Signal(context.Background(), p.Handle, 19, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "stopped", func() bool { f := stat(strconv.Itoa(p.PID)); return f != nil && f[0] == "T" })
+	if m := a.raw().call(fmt.Sprintf(`{"op":"proc_wait","handle":%q,"timeout_ms":200}`, p.Handle)); m["running"] != true || m["timed_out"] != true {
+		t.Errorf("a stopped process is %v", m)
+	}
+	if err := a.Kill(context.Background(), p.Handle); err != nil {
+		t.Fatal(err)
+	}
+	if e := a.wait(p.Handle); e.Signal != 9 {
+		t.Errorf("ended as %+v", e)
+	}
+}
+
+// A thousand peers that say nothing cost little, and nobody is kept out.
+func TestIdlePeers(t *testing.T) {
+	a := start(t, "--max-conns", "1100")
+	before := a.status("RssAnon")
+	for range 1000 {
+		a.raw()
+	}
+	eventually(t, "accepted", func() bool { return a.descriptors() > 1000 })
+	if _, err := a.Info(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	limit := 32 << 10 // KiB: some for the race detector's shadow
+	if grown := a.status("RssAnon") - before; grown > limit {
+		t.Errorf("a thousand idle peers take %d KiB", grown)
+	}
+}
