@@ -41,6 +41,12 @@ check:
 bench: build
 	go run ./internal/bench -bin bin
 
+# Upgrades as fast as they go under load, for so long.
+SOAK ?= 10m
+.PHONY: soak
+soak:
+	SOAK=$(SOAK) go test -count=1 -timeout 60m -run 'TestSoak$$' -v ./internal/e2e
+
 # Where install puts things: below DESTDIR, for a package.
 PREFIX  ?= /usr/local
 BINDIR  ?= $(PREFIX)/bin

@@ -27,7 +27,9 @@ func Inherit() (*Inheritance, error) {
 		return nil, err
 	}
 	h := &Inheritance{from: from}
-	h.handoff, h.derived, err = readHandoff(from.State())
+	if h.handoff, h.derived, err = readHandoff(from.State()); err == nil {
+		from.Keep = h.fds()
+	}
 	return h, err
 }
 
@@ -43,6 +45,15 @@ func (h *Inheritance) Sockets() ([]ListenerFD, error) {
 		out = append(out, ListenerFD{Addr: l.Addr, Front: l.Front, FD: fd})
 	}
 	return out, nil
+}
+
+// ImageSHA256 is the digest of this image, which the earlier one has installed;
+// "" if that one is back itself.
+func (h *Inheritance) ImageSHA256() string {
+	if h.from.RolledBack != "" {
+		return ""
+	}
+	return h.Images.SHA256
 }
 
 // RollBack gives everything back to the previous image. It returns only an
@@ -85,18 +96,18 @@ func (h *Inheritance) file(fd int, name string) (*os.File, error) {
 }
 
 // takeOver is recover for a handover: nothing was missed, so nothing has to be
-// found out. What the journal says must be what was handed over.
+// found out. The registry was derived from the records in the state; they are
+// the journal's if both end in the same hash.
 func (e *Engine) takeOver() error {
 	h := e.inherited
-	if err := e.replay(); err != nil {
-		return err
-	}
-	if digestOf(e.registry) != digestOf(h.derived) {
+	if head := e.journal.Head(); head.Seq != h.derived.Seq() || head.Hash.String() != h.Head {
 		return errors.New("the journal is not the one that was handed over")
 	}
 	if h.Reducer != statemachine.ReducerVersion {
 		e.cfg.Log.Warn("another reducer derived the registry that was handed over", "its", h.Reducer, "own", statemachine.ReducerVersion)
 	}
+	e.registry = h.derived
+	e.snapshots.through = e.registry.Seq() - uint64(len(h.Records))
 	e.gen, e.setAside, e.born.Mono = h.Gen+1, h.SetAside, h.BornMono
 	e.table.CountReaped(h.Reaped)
 	e.table.Park()

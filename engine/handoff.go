@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -18,16 +19,16 @@ import (
 // version, which older images refuse in the preflight.
 const handoffSchema = 1
 
-// maxHandoff bounds what is read of a state: a snapshot and the records after
-// it, in base64, fit.
+// maxHandoff bounds what is read of a state: any snapshot and the records after
+// it fit.
 const maxHandoff = 512 << 20
 
 // PreflightLine is what `supervisor preflight STATE` prints when this image
 // could go on from the state.
 const PreflightLine = "supervisor preflight: ok"
 
-// handoff is the state that one image leaves to the next: JSON in a sealed
-// memfd. It holds what the journal needs to derive the registry, so that a
+// handoff is the state that one image leaves to the next, in a sealed memfd:
+// a line of JSON, and behind it the snapshot as it is. It holds what the journal needs to derive the registry, so that a
 // candidate can be tried without opening the journal; rings are files and pipes
 // are descriptors, and neither is copied. Descriptors keep their numbers.
 type handoff struct {
@@ -42,10 +43,11 @@ type handoff struct {
 	SetAside  string              `json:"set_aside,omitempty"`
 	Reaped    int64               `json:"reaped,omitempty"` // orphans, so far
 
-	Snapshot []byte   `json:"snapshot,omitempty"` // the journal's newest
-	Records  [][]byte `json:"records"`            // the payloads after it, or all
-	Reducer  int      `json:"reducer"`            // which folded them
-	Registry string   `json:"registry"`           // SHA-256 of what that gave, as a snapshot
+	Snapshot []byte   `json:"-"`        // the journal's newest; empty: there is none
+	Records  [][]byte `json:"records"`  // the payloads after it, or all
+	Head     string   `json:"head"`     // hash of the last one, which proves all
+	Reducer  int      `json:"reducer"`  // which folded them
+	Registry string   `json:"registry"` // SHA-256 of what that gave, as a snapshot
 
 	LockFD    int             `json:"lock_fd"`
 	JournalFD int             `json:"journal_fd"`
@@ -67,9 +69,15 @@ func (e *Engine) state(listeners []ListenerFD) (*handoff, error) {
 		Schema: handoffSchema, Args: os.Args[1:], Image: e.cfg.Image, Images: e.upgrade.images,
 		Gen: e.gen, Boot: e.boot.String(),
 		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: e.setAside, Reaped: e.table.Reaped(),
-		Reducer: statemachine.ReducerVersion, Registry: digestOf(e.registry),
+		Head: e.journal.Head().Hash.String(), Reducer: statemachine.ReducerVersion, Registry: digestOf(e.registry),
 		LockFD: int(e.lock.Fd()), JournalFD: int(e.journal.File().Fd()),
-		Listeners: listeners, Processes: e.table.Carried(),
+		Listeners: listeners,
+	}
+	for _, c := range e.table.Carried() {
+		// No record tells yet of a start under way. In a handover there is none.
+		if _, starting := e.starting[c.Handle]; !starting {
+			h.Processes = append(h.Processes, c)
+		}
 	}
 	snapshot, _, err := e.journal.Snapshot()
 	if err != nil {
@@ -92,7 +100,10 @@ func digestOf(r *statemachine.Registry) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (h *handoff) encode() ([]byte, error) { return json.Marshal(h) }
+func (h *handoff) encode() ([]byte, error) {
+	line, err := json.Marshal(h)
+	return append(append(line, '\n'), h.Snapshot...), err
+}
 
 // fds are all descriptors that must stay open.
 func (h *handoff) fds() []int {
@@ -128,8 +139,12 @@ func decodeHandoff(from io.Reader) (*handoff, error) {
 	if len(blob) > maxHandoff {
 		return nil, fmt.Errorf("it is longer than %d bytes", maxHandoff)
 	}
-	h := new(handoff)
-	if err := json.Unmarshal(blob, h); err != nil {
+	line, snapshot, ok := bytes.Cut(blob, []byte{'\n'})
+	if !ok {
+		return nil, errors.New("it is cut short")
+	}
+	h := &handoff{Snapshot: snapshot}
+	if err := json.Unmarshal(line, h); err != nil {
 		return nil, err
 	}
 	if h.Schema != handoffSchema {
@@ -160,7 +175,7 @@ func (h *handoff) check() (*statemachine.Registry, error) {
 // another may know more, or less.
 func (h *handoff) fold() (*statemachine.Registry, error) {
 	r := statemachine.NewRegistry()
-	if h.Snapshot != nil {
+	if len(h.Snapshot) > 0 {
 		var err error
 		if r, err = statemachine.DecodeSnapshot(h.Snapshot); err != nil {
 			return nil, err
@@ -179,7 +194,7 @@ func (h *handoff) fold() (*statemachine.Registry, error) {
 	if h.Reducer == statemachine.ReducerVersion && digestOf(r) != h.Registry {
 		return nil, errors.New("its registry is not what follows from its records")
 	}
-	return r, r.Check()
+	return r, nil
 }
 
 // Preflight tells whether this image could go on from a state, and with which

@@ -194,6 +194,7 @@ func (e *Engine) HandOver(listeners []ListenerFD) error {
 	}
 	e.observed.addStep(e.note("", &statemachine.UpgradeRejected{Images: e.upgrade.images, Error: err.Error()}))
 	e.upgrade.busy.Unlock()
+	e.table.ReleaseStdin()
 	e.gate.open()
 	return err
 }
@@ -202,7 +203,7 @@ func (e *Engine) HandOver(listeners []ListenerFD) error {
 func (e *Engine) QuiesceForUpgrade() {
 	e.quietSince.Store(e.now().Mono)
 	e.gate.close(errUpgrading)
-	e.table.CutStdin()
+	e.table.HoldStdin()
 }
 
 // handOver runs on the loop.

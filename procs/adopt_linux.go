@@ -89,9 +89,13 @@ func (p *process) find() (alive bool, s Status) {
 // loadRings finds what is on disk of the rings.
 func (p *process) loadRings() {
 	for _, r := range p.rings {
-		if err := r.load(); err != nil {
-			p.t.opt.Log.Error("a ring cannot be read", "handle", p.handle, "err", err)
-		}
+		p.load(r)
+	}
+}
+
+func (p *process) load(r *Ring) {
+	if err := r.load(); err != nil {
+		p.t.opt.Log.Error("a ring cannot be read", "handle", p.handle, "err", err)
 	}
 }
 

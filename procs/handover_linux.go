@@ -45,14 +45,21 @@ func (c Carried) FDs() []int {
 // and no write to a stdin.
 func (t *Table) Park() {
 	t.spawning.Wait()
-	t.CutStdin()
 	t.reactor.stop()
 	t.digester.stop()
 }
 
-// CutStdin answers the stdin writes that wait with ErrParked, and what they
-// have written.
-func (t *Table) CutStdin() {
+// Resume undoes Park.
+func (t *Table) Resume() {
+	t.digester.start()
+	t.reactor.start()
+}
+
+// HoldStdin answers the writes to a stdin that wait with ErrParked and what
+// they have written, and so every later one that would have to wait, until
+// ReleaseStdin.
+func (t *Table) HoldStdin() {
+	t.held.Store(true)
 	for _, p := range t.holders() {
 		p.mu.Lock()
 		for in := p.stdin; in != nil && len(in.queue) > 0; {
@@ -61,6 +68,9 @@ func (t *Table) CutStdin() {
 		p.mu.Unlock()
 	}
 }
+
+// ReleaseStdin undoes HoldStdin.
+func (t *Table) ReleaseStdin() { t.held.Store(false) }
 
 // Carried lists every process that holds a descriptor, or of which something
 // is still to be told. It is exact while the Table is parked.
@@ -74,12 +84,6 @@ func (t *Table) Carried() []Carried {
 		p.mu.Unlock()
 	}
 	return all
-}
-
-// Resume undoes Park.
-func (t *Table) Resume() {
-	t.digester.start()
-	t.reactor.start()
 }
 
 // holders are the processes that may hold descriptors, forgotten ones too.
@@ -140,7 +144,6 @@ func (t *Table) Inherit(c Carried) error {
 			r.discard()
 		}
 	} else {
-		p.loadRings()
 		t.mu.Lock()
 		t.procs[c.Handle] = p
 		t.mu.Unlock()
@@ -167,8 +170,9 @@ func (t *Table) Inherit(c Carried) error {
 // Called with mu held.
 func (p *process) inheritStream(which Stream, c Carried) {
 	ring := p.rings[which]
-	if lost := c.End[which] - ring.End(); lost > 0 && !c.Forgotten {
-		ring.skip(lost)
+	if c.End[which] > 0 && !c.Forgotten { // else it has no files
+		p.load(ring)
+		ring.skipTo(c.End[which])
 	}
 	if c.Output[which] < 0 {
 		ring.finish()

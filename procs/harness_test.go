@@ -39,6 +39,12 @@ type world struct {
 func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
 	testproc.NoLeaks(t)
+	return anotherWorld(t, change...)
+}
+
+// anotherWorld is newWorld beside one whose leaks are looked for already.
+func anotherWorld(t testing.TB, change ...func(*Options)) *world {
+	t.Helper()
 	w := &world{t: t, seen: make(map[string][]Observation)}
 	w.arrived = sync.NewCond(&w.mu)
 	o := Options{Dir: t.TempDir(), TailBytes: 64, Observe: w.observe}

@@ -286,6 +286,13 @@ func (r *Ring) skip(n int64) {
 	r.wake()
 }
 
+// skipTo says that the stream has an end that its files do not tell.
+func (r *Ring) skipTo(end int64) {
+	if missing := end - r.End(); missing > 0 {
+		r.skip(missing)
+	}
+}
+
 // emptyLast makes the only segment begin at the end of the stream. Called
 // with mu held.
 func (r *Ring) emptyLast() {

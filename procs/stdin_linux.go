@@ -87,7 +87,10 @@ func (in *stdin) flush() {
 			in.finish(ErrStdinClosed)
 			continue
 		}
-		if err := in.write(w); err == unix.EAGAIN {
+		if err := in.write(w); err == unix.EAGAIN && in.p.t.held.Load() {
+			in.finish(ErrParked)
+			continue
+		} else if err == unix.EAGAIN {
 			in.wait()
 			return
 		} else if err != nil { // nobody can read it any more

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Table holds the processes by handle.
@@ -19,6 +20,8 @@ type Table struct {
 	// forks is read-locked from each fork until its child is registered. Who
 	// reaps children that nobody registered takes the write side first.
 	forks sync.RWMutex
+
+	held atomic.Bool // see HoldStdin
 
 	mu       sync.Mutex
 	procs    map[string]*process

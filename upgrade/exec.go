@@ -45,10 +45,12 @@ func handoffEnviron(environ []string, state *os.File) []string {
 // Inheritance is what an earlier image has left to this one.
 type Inheritance struct {
 	RolledBack string // why a later image gave up and this one is back; "" otherwise
+	// Keep are the descriptors that RollBack hands back. Until it is set, they
+	// are all that are not close-on-exec.
+	Keep []int
 
 	state   *os.File // sealed
-	carried []int    // every descriptor that was left open on purpose
-	doubled []int    // those of them of which Duplicate made another
+	doubled []int    // descriptors of which Duplicate made another
 }
 
 // Inherit returns what an earlier image has left, nil if this image was not
@@ -64,14 +66,10 @@ func Inherit() (*Inheritance, error) {
 	if !ok || err != nil || fd < 3 {
 		return nil, fmt.Errorf("%s=%q does not name a descriptor", Variable, value)
 	}
-	carried, err := openOnExec()
-	if err != nil {
+	if err := closeOnExec([]int{fd}, true); err != nil {
 		return nil, err
 	}
-	if err := closeOnExec(carried, true); err != nil {
-		return nil, err
-	}
-	return &Inheritance{RolledBack: rolledBack, state: os.NewFile(uintptr(fd), "handoff"), carried: carried}, nil
+	return &Inheritance{RolledBack: rolledBack, state: os.NewFile(uintptr(fd), "handoff")}, nil
 }
 
 // State reads the state from its beginning.
@@ -103,11 +101,17 @@ func (h *Inheritance) RollBack(installed string, argv, environ []string, cause e
 	if h.RolledBack != "" {
 		return fmt.Errorf("%w; and so did the image after this one: %s", cause, h.RolledBack)
 	}
+	keep, err := h.Keep, error(nil)
+	if keep == nil {
+		if keep, err = openOnExec(); err != nil {
+			return errors.Join(cause, err)
+		}
+	}
 	path := installed
 	if err := Restore(installed); err != nil {
 		path = Previous(installed)
 	}
-	err := Exec(path, argv, append(environ, rollbackVariable+"="+reason(cause)), h.state, h.carried)
+	err = Exec(path, argv, append(environ, rollbackVariable+"="+reason(cause)), h.state, keep)
 	return fmt.Errorf("%w; and there is no way back: %w", cause, err)
 }
 

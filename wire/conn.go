@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,6 +21,8 @@ type Conn struct {
 	raw  syscall.RawConn
 	name string
 	tcp  bool // the peer may be a browser
+
+	writeBy atomic.Pointer[time.Time] // after which nothing is written that must wait; nil: no end
 }
 
 // newConn takes over fd, which is non-blocking.
@@ -120,14 +123,23 @@ func (c *Conn) writeAll(p []byte, stall time.Duration) (taken int, err error) {
 	for err == nil && taken < len(p) {
 		const piece = 256 << 10 // one deadline for each: a slow peer is not a dead one
 		c.SetWriteDeadline(time.Now().Add(stall))
+		if end := c.writeBy.Load(); end != nil {
+			c.SetWriteDeadline(*end)
+		}
 		var n int
 		n, err = c.file.Write(p[taken:min(taken+piece, len(p))])
-		if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.writeBy.Load() == nil {
 			err = nil
 		}
 		taken += n
 	}
 	return taken, err
+}
+
+// endWrites lets writes wait for the peer until then and no longer.
+func (c *Conn) endWrites(at time.Time) {
+	c.writeBy.Store(&at)
+	c.SetWriteDeadline(at) // of one under way; writeAll looks again after it has set its own
 }
 
 // writeNow writes what the socket takes at once.

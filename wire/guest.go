@@ -21,6 +21,10 @@ const (
 // DefaultStall is how long a peer may take nothing of its replies.
 const DefaultStall = 30 * time.Second
 
+// drainWindow is how long a connection that drains waits for its peer to take
+// replies: nobody else waits for one that does not read.
+const drainWindow = 200 * time.Millisecond
+
 // protocol is what a connection must know of what is spoken on it.
 type protocol interface {
 	front() string
@@ -180,6 +184,7 @@ func (c *connection) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.draining = true
+	c.conn.endWrites(time.Now().Add(drainWindow))
 	c.wake()
 }
 

@@ -21,12 +21,9 @@ import (
 	"supervisor/wire"
 )
 
-// closeWithin bounds an orderly stop: replies that peers take, then the
-// journal's last commit.
+// closeWithin bounds the verbs that are finished before a stop or a handover,
+// and the journal's last commit.
 const closeWithin = 5 * time.Second
-
-// handOverWithin is what a handover waits for replies to be taken.
-const handOverWithin = 200 * time.Millisecond
 
 // agent is what serve puts together.
 type agent struct {
@@ -68,12 +65,12 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 	if a.opts.engine.Image, err = installedImage(); err != nil {
 		return err
 	}
-	if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
-		return err
-	}
 	a.opts.engine.Log, a.opts.engine.ReapOrphans = a.log, true
 	if inherited != nil {
 		return a.takeOver(inherited)
+	}
+	if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
+		return err
 	}
 	if a.engine, err = engine.Open(a.opts.engine); err != nil {
 		return err
@@ -104,6 +101,11 @@ func (a *agent) takeOver(inherited *engine.Inheritance) (err error) {
 		}
 	}()
 	a.opts.engine.Image = inherited.Image
+	if a.opts.engine.ImageSHA256 = inherited.ImageSHA256(); a.opts.engine.ImageSHA256 == "" {
+		if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
+			return err
+		}
+	}
 	sockets, err := inherited.Sockets()
 	if err != nil {
 		return err
@@ -131,7 +133,6 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 	}
 	a.log.Info("ready", "version", version, "pid", os.Getpid(), "listen", addresses(a.listeners), "a2e", addresses(a.a2e))
 	a.tellManager(notifyReady)
-	within := closeWithin
 	select {
 	case reason = <-stop:
 		a.tellManager(notifyStopping)
@@ -144,9 +145,8 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 	case <-a.engine.Upgrades():
 		a.log.Info("handing over")
 		a.engine.QuiesceForUpgrade()
-		within = handOverWithin
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	for _, s := range servers {
 		served.Go(func() { _ = s.Shutdown(ctx) }) // what it cuts off is a peer that does not read

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"supervisor/client"
+	"supervisor/internal/testproc"
 	"supervisor/journal"
 	"supervisor/statemachine"
 )
@@ -26,6 +27,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	testproc.Main()
 	var err error
 	if built, err = os.MkdirTemp("", "e2e-"); err != nil {
 		log.Fatal(err)
