@@ -77,6 +77,7 @@ func newHandle() string {
 // Signal implements wire.Backend.
 func (e *Engine) Signal(ctx context.Context, caller wire.Caller, r wire.SignalRequest) (wire.Ack, error) {
 	c := newCall(caller, r.Handle)
+	c.anyway = true
 	err := e.do(ctx, c, statemachine.Signal(r))
 	return ack(c, err)
 }
@@ -84,6 +85,7 @@ func (e *Engine) Signal(ctx context.Context, caller wire.Caller, r wire.SignalRe
 // Kill implements wire.Backend.
 func (e *Engine) Kill(ctx context.Context, caller wire.Caller, r wire.HandleRequest) (wire.Ack, error) {
 	c := newCall(caller, r.Handle)
+	c.anyway = true
 	err := e.do(ctx, c, statemachine.Kill{Handle: r.Handle, Leftovers: e.table.Leftovers(r.Handle)})
 	return ack(c, err)
 }

@@ -29,15 +29,15 @@ func (e *Engine) attend(ctx context.Context, caller wire.Caller, do func(context
 	gate := e.gate.context()
 	stop := context.AfterFunc(gate, func() { cancel(context.Cause(gate)) })
 	c.err = do(ctx)
-	outcome := c.err // the loop owns the call from here on
 	stop()
 	cancel(nil)
 	e.observed.addStep(step{call: c, final: true})
 	select {
 	case <-c.done:
+		return c.err
 	case <-e.stopped:
+		return errShuttingDown
 	}
-	return outcome
 }
 
 // mayAttend refuses what could not be journaled.

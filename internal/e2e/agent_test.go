@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,10 +44,11 @@ func TestMain(m *testing.M) {
 // agent is a running supervisor with a state directory of its own.
 type agent struct {
 	*client.Client
-	t    testing.TB
-	dir  string
-	args []string
-	cmd  *exec.Cmd
+	t       testing.TB
+	dir     string
+	args    []string
+	wrapper []string // what runs the agent, if it is not run directly
+	cmd     *exec.Cmd
 }
 
 // start runs an agent until the end of the test; then its journal must verify
@@ -69,28 +71,36 @@ func (a *agent) path() string { return filepath.Join(a.dir, "state", "journal.db
 // serve starts the agent and connects to it.
 func (a *agent) serve() {
 	a.t.Helper()
+	if !a.launch() {
+		a.t.Fatalf("the agent does not answer\n%s", a.log())
+	}
+}
+
+// launch is serve for an agent that may fail to start.
+func (a *agent) launch() (answers bool) {
+	a.t.Helper()
+	a.Client = nil
 	logFile, err := os.OpenFile(filepath.Join(a.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	defer logFile.Close()
-	a.cmd = exec.Command(binary, append([]string{
-		"serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"),
-	}, a.args...)...)
+	argv := append(slices.Clone(a.wrapper), binary, "serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"))
+	argv = append(argv, a.args...)
+	a.cmd = exec.Command(argv[0], argv[1:]...)
 	a.cmd.Stderr = logFile
 	if err := a.cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && stat(fmt.Sprint(a.cmd.Process.Pid))[0] != "Z"; {
 		c, err := client.Dial(context.Background(), a.addr())
 		if err == nil {
 			a.Client = c
-			return
+			return true
 		}
-		if time.Now().After(end) {
-			a.t.Fatalf("the agent does not answer: %v\n%s", err, a.log())
-		}
+		time.Sleep(5 * time.Millisecond) // between two tries
 	}
+	return false
 }
 
 func (a *agent) log() string {
@@ -144,8 +154,8 @@ func (a *agent) context(d time.Duration) context.Context {
 	return ctx
 }
 
-// records reads the journal of a stopped or killed agent, and checks chain,
-// folds and invariants on the way.
+// records reads the journal of a stopped or killed agent, and checks the chain
+// and, after every record, the registry on the way.
 func (a *agent) records() []statemachine.Record {
 	a.t.Helper()
 	r, err := journal.OpenReadOnly(a.path())
@@ -156,17 +166,21 @@ func (a *agent) records() []statemachine.Record {
 	var out []statemachine.Record
 	var d statemachine.Decoder
 	registry := statemachine.NewRegistry()
+	if s, ok, err := r.Snapshot(); err != nil {
+		a.t.Fatal(err)
+	} else if ok && r.FirstSeq() > 1 {
+		if registry, err = statemachine.DecodeSnapshot(s.Blob); err != nil {
+			a.t.Fatal(err)
+		}
+	}
 	err = r.Verify(func(stored journal.Record) error {
 		rec, err := d.Decode(stored.Seq, stored.Payload)
-		if err == nil && r.FirstSeq() == 1 {
-			err = registry.Apply(&rec)
+		if err == nil && rec.Seq > registry.Seq() {
+			err = errors.Join(registry.Apply(&rec), registry.Check())
 		}
 		out = append(out, rec)
 		return err
 	})
-	if err == nil {
-		err = registry.Check()
-	}
 	if err != nil {
 		a.t.Fatal(err)
 	}
