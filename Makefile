@@ -4,7 +4,6 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 STATIC   = CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
 
-
 .PHONY: build
 build:
 	@mkdir -p bin
@@ -26,12 +25,17 @@ fault: deps
 	go test -timeout 60m -count 10 -run 'Kill|Failed|Full|Page|Tampering' ./journal
 	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
 
-# The race detector links with a C compiler; some tests play another launcher
-# in Python, or let system calls fail with strace.
+# What the tests need beside Go: the race detector links with a C compiler, some
+# tests play another launcher in Python, let system calls fail with strace, or
+# open a page in a browser.
+TEST_PACKAGES = gcc libc6-dev python3 strace chromium
+
 .PHONY: deps
 deps:
-	@command -v gcc >/dev/null && command -v python3 >/dev/null && command -v strace >/dev/null || \
-		{ apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev python3 strace; }
+	@for tool in gcc python3 strace chromium; do \
+		command -v $$tool >/dev/null && continue; \
+		apt-get update -q && apt-get install -qy --no-install-recommends $(TEST_PACKAGES) && break; exit 1; \
+	done
 
 .PHONY: check
 check:
@@ -43,6 +47,30 @@ check:
 .PHONY: bench
 bench: build
 	go run ./internal/bench -bin bin
+
+# Where install puts things: below DESTDIR, for a package.
+PREFIX  ?= /usr/local
+BINDIR  ?= $(PREFIX)/bin
+DATADIR ?= $(PREFIX)/share
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+
+.PHONY: install
+install: build
+	install -d $(addprefix $(DESTDIR),$(BINDIR) $(UNITDIR) $(DATADIR)/man/man1 $(DATADIR)/man/man8 \
+		$(DATADIR)/bash-completion/completions $(DATADIR)/zsh/site-functions $(DATADIR)/fish/vendor_completions.d)
+	install bin/supervisor bin/supctl bin/replay $(DESTDIR)$(BINDIR)
+	sed 's|@BINDIR@|$(BINDIR)|' packaging/supervisor-agent.service >$(DESTDIR)$(UNITDIR)/supervisor-agent.service
+	install -m 644 packaging/supervisor.8 $(DESTDIR)$(DATADIR)/man/man8
+	bin/supctl man >$(DESTDIR)$(DATADIR)/man/man1/supctl.1
+	bin/replay man >$(DESTDIR)$(DATADIR)/man/man1/replay.1
+	bin/supctl completion bash >$(DESTDIR)$(DATADIR)/bash-completion/completions/supctl
+	bin/supctl completion zsh >$(DESTDIR)$(DATADIR)/zsh/site-functions/_supctl
+	bin/supctl completion fish >$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/supctl.fish
+
+# A Debian package in bin/, for the machine that builds it.
+.PHONY: deb
+deb: build
+	packaging/deb "$(VERSION)" bin
 
 .PHONY: clean
 clean:

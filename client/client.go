@@ -71,6 +71,12 @@ func (c *Client) Close() error {
 // call sends a request and waits for its reply. Inspect, if set, sees the
 // reply's line, which is gone when it returns.
 func (c *Client) call(ctx context.Context, op string, request, reply wire.Message, inspect func(line []byte)) error {
+	_, err := c.callOn(ctx, op, request, reply, inspect)
+	return err
+}
+
+// callOn is call that tells the connection on which it was made.
+func (c *Client) callOn(ctx context.Context, op string, request, reply wire.Message, inspect func(line []byte)) (*conn, error) {
 	k := &call{
 		id:      strconv.FormatUint(c.lastID.Add(1), 10),
 		reply:   reply,
@@ -79,13 +85,13 @@ func (c *Client) call(ctx context.Context, op string, request, reply wire.Messag
 	}
 	line := wire.AppendRequest(nil, op, k.id, request)
 	if len(line) > wire.MaxLine {
-		return wire.Errorf(wire.CodeBadRequest, "%s: the request is longer than %d bytes", op, wire.MaxLine)
+		return nil, wire.Errorf(wire.CodeBadRequest, "%s: the request is longer than %d bytes", op, wire.MaxLine)
 	}
 	n, err := c.place(ctx, k)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return n.do(ctx, k, line)
+	return n, n.do(ctx, k, line)
 }
 
 // place begins a call on a connection that takes it, which may be a new one.
@@ -112,7 +118,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	defer cancel()
 	w, err := wire.Dial(ctx, c.addr)
 	if err != nil {
-		return nil, disconnected(err)
+		return nil, &kindError{disconnected(err), errUnsent}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

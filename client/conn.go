@@ -141,17 +141,19 @@ func (n *conn) read() {
 // receive decodes a reply into the memory of its call. A reply to a call that
 // is not known is passed over; one that names no call breaks the connection.
 func (n *conn) receive(line []byte) error {
-	id, err := wire.DecodeReply(line, nil)
-	k := n.claim(id)
+	var k *call
+	id, err := wire.DecodeReplyTo(line, func(id string) wire.Message {
+		if k = n.claim(id); k == nil {
+			return nil
+		}
+		return k.reply
+	})
 	switch {
 	case k == nil && id == "":
 		return fmt.Errorf("the agent answered no request: %w", cmp.Or(err, io.ErrUnexpectedEOF))
 	case k == nil:
 		return nil
-	case k.reply != nil:
-		_, err = wire.DecodeReply(line, k.reply)
-	}
-	if k.inspect != nil {
+	case k.inspect != nil:
 		k.inspect(line)
 	}
 	k.err = classify(err)

@@ -38,6 +38,9 @@ type kindError struct {
 func (e *kindError) Unwrap() error        { return e.error }
 func (e *kindError) Is(target error) bool { return target == e.kind }
 
+// errUnsent is an ErrDisconnected of a request that was not sent.
+var errUnsent = errors.New("not sent")
+
 func disconnected(cause error) error { return &kindError{cause, ErrDisconnected} }
 
 // kinds are the codes that callers tell apart.

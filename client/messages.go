@@ -13,6 +13,9 @@ type (
 	Exit               = wire.Exit
 	WaitReply          = wire.WaitReply
 	InfoReply          = wire.InfoReply
+	ExecRequest        = wire.ExecRequest
+	ExecReply          = wire.ExecReply
+	StatFileReply      = wire.StatFileReply
 	JournalReadRequest = wire.JournalReadRequest
 	JournalReadReply   = wire.JournalReadReply
 	JournalInfoReply   = wire.JournalInfoReply

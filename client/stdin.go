@@ -32,7 +32,9 @@ func (c *Client) stdin(ctx context.Context, r wire.StdinRequest) (int, error) {
 }
 
 // StdinPipe returns a writer to a process's stdin that waits, however long,
-// for a process that does not read. Close closes the stdin.
+// for a process that does not read, and for an agent that is away as long as
+// the client's patience. After ErrDisconnected the last piece may have been
+// written or not. Close closes the stdin.
 func (c *Client) StdinPipe(ctx context.Context, handle string) io.WriteCloser {
 	return &stdinPipe{ctx, c, handle}
 }
@@ -46,8 +48,11 @@ type stdinPipe struct {
 func (p *stdinPipe) Write(data []byte) (written int, err error) {
 	for written < len(data) {
 		piece := data[written:min(len(data), written+stdinPiece)]
-		n, err := p.client.Stdin(p.ctx, p.handle, piece)
-		written += n
+		err := p.client.again(p.ctx, wasNotDone, func() error {
+			n, err := p.client.Stdin(p.ctx, p.handle, piece)
+			piece, written = piece[n:], written+n
+			return err
+		})
 		if err != nil && !errors.Is(err, ErrWriteDeadline) {
 			return written, err
 		}
@@ -55,4 +60,10 @@ func (p *stdinPipe) Write(data []byte) (written int, err error) {
 	return written, nil
 }
 
-func (p *stdinPipe) Close() error { return p.client.CloseStdin(p.ctx, p.handle) }
+func (p *stdinPipe) Close() error {
+	return p.client.again(p.ctx, wasNotDone, func() error { return p.client.CloseStdin(p.ctx, p.handle) })
+}
+
+// wasNotDone reports whether an error says that the agent is away and has not
+// done what was asked.
+func wasNotDone(err error) bool { return errors.Is(err, errUnsent) || errors.Is(err, ErrUnavailable) }

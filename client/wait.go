@@ -84,24 +84,36 @@ func (c *Client) exitByList(ctx context.Context, handle string) (Exit, error) {
 // or fails for another reason than an agent that is away. An answer is due
 // after wait. It gives up when ctx ends or the client's patience does.
 func (c *Client) patiently(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
-	var away time.Time
+	return c.again(ctx, isAway, func() error {
+		attempt, cancel := context.WithTimeout(ctx, wait+c.slack)
+		defer cancel()
+		err := f(attempt)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			c.reset(err)
+		}
+		return err
+	})
+}
+
+// isAway reports whether an error says that the agent is away.
+func isAway(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDisconnected) || errors.Is(err, ErrUnavailable)
+}
+
+// again calls f until it succeeds or fails for another reason than those that
+// passing holds of, or until ctx or the client's patience ends.
+func (c *Client) again(ctx context.Context, passing func(error) bool, f func() error) error {
+	var since time.Time
 	var pause backoff
 	for {
-		attempt, cancel := context.WithTimeout(ctx, wait+c.slack)
-		err := f(attempt)
-		cancel()
-		if err == nil || ctx.Err() != nil {
+		err := f()
+		if err == nil || ctx.Err() != nil || !passing(err) {
 			return err
 		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			c.reset(err)
-		} else if !errors.Is(err, ErrDisconnected) && !errors.Is(err, ErrUnavailable) {
-			return err
+		if since.IsZero() {
+			since = time.Now()
 		}
-		if away.IsZero() {
-			away = time.Now()
-		}
-		if time.Since(away) >= c.patience {
+		if time.Since(since) >= c.patience {
 			return err
 		}
 		if err := pause.sleep(ctx); err != nil {

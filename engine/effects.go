@@ -28,6 +28,8 @@ func (e *Engine) perform(f effectOf, commitErr error) {
 		e.performSetSize(f.call, effect)
 	case statemachine.Forget:
 		e.table.Forget(effect.Handle)
+	case statemachine.ForgetSession:
+		e.forgetSession(effect.Name)
 	}
 }
 
@@ -73,7 +75,7 @@ func (e *Engine) followUp(s step) { e.followUps = append(e.followUps, s) }
 
 // rejection turns the state machine's word into the protocol's.
 func rejection(err error) error {
-	code := wire.CodeInternal
+	code, rule := wire.CodeInternal, ""
 	switch {
 	case errors.Is(err, statemachine.ErrUnknownHandle):
 		code = wire.CodeUnknownHandle
@@ -87,8 +89,12 @@ func rejection(err error) error {
 		code = wire.CodeStdinClosed
 	case errors.Is(err, statemachine.ErrKeyInUse):
 		code = wire.CodeBadRequest
+	case errors.Is(err, statemachine.ErrUnknownSession):
+		code = wire.CodeUnknownSession
+	case errors.Is(err, statemachine.ErrSessionFull):
+		code, rule = wire.CodeProcLimit, "quota"
 	}
-	return wire.Errorf(code, "%s", err)
+	return &wire.Error{Code: code, Message: err.Error(), Rule: rule}
 }
 
 // processError turns an error of the processes' table into the protocol's.

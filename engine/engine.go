@@ -36,12 +36,17 @@ type Config struct {
 	TailBytes       int           // of each stream, kept in the journal
 	JournalMaxBytes int64
 	JournalSync     journal.SyncMode
-	SetAsideDamaged bool // start a new journal instead of refusing a damaged one
-	ReapOrphans     bool // see procs.Table.ReapOrphans: the process has no other children
+	SetAsideDamaged bool          // start a new journal instead of refusing a damaged one
+	SessionProcs    int           // quota of each session of the agent front
+	SessionTTL      time.Duration // how long a session without a connection is kept
+	ReapOrphans     bool          // see procs.Table.ReapOrphans: the process has no other children
 	Version         string
 	ImageSHA256     string
 	Image           string // path of the installed image
 	Log             *slog.Logger
+	// Crashed is called where the engine panics, and must not return; nil lets
+	// the process die of it.
+	Crashed func(reason any, stack []byte)
 }
 
 // Engine is a running agent without its fronts. It implements wire.Backend.
@@ -53,14 +58,15 @@ type Engine struct {
 	born    statemachine.Instant
 	environ []string // what children inherit
 	keyed   keyedHash
+	cursors cursors
 	lock    *os.File
 	journal *journal.Journal
 	table   *procs.Table
 
 	inbox      chan step    // requests; a full one holds the connection back
 	observed   observations // never full
-	attended   atomic.Int32 // what runs for the older verbs and is not journaled yet
 	verbs      coalescer    // verbs that changed nothing
+	attended   atomic.Int32 // older verbs that are not journaled yet
 	view       view         // what readers see
 	loud       broadcast    // a record that journal_read should wake for
 	news       news         // those of which it was not woken yet
@@ -105,8 +111,9 @@ func Open(cfg Config) (*Engine, error) {
 func newEngine(cfg Config) *Engine {
 	e := &Engine{
 		cfg:      cfg,
-		limits:   statemachine.Limits{MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain)},
+		limits:   limits(cfg),
 		environ:  childEnviron(os.Environ()),
+		cursors:  cursors(filepath.Join(cfg.RuntimeDir, "sessions")),
 		inbox:    make(chan step, inboxSize),
 		between:  make(chan func()),
 		stop:     make(chan string, 1),
@@ -120,6 +127,16 @@ func newEngine(cfg Config) *Engine {
 	e.loud.init()
 	e.gate.init()
 	return e
+}
+
+// maxSessions bounds the sessions of the agent front.
+const maxSessions = 1024
+
+func limits(cfg Config) statemachine.Limits {
+	return statemachine.Limits{
+		MaxProcs: cfg.MaxProcs, RetainNS: int64(cfg.Retain),
+		MaxSessions: maxSessions, SessionProcs: cfg.SessionProcs, SessionTTLNS: int64(cfg.SessionTTL),
+	}
 }
 
 // open acquires everything; release gives back what it got, also half-way.
@@ -153,6 +170,7 @@ func (e *Engine) open() error {
 		TailBytes: e.cfg.TailBytes,
 		Observe:   e.observed.add,
 		Log:       e.cfg.Log,
+		Crashed:   e.cfg.Crashed,
 	})
 	if err != nil {
 		return err
@@ -233,6 +251,7 @@ func (e *Engine) Close(ctx context.Context, reason string) error {
 func (e *Engine) run() {
 	defer close(e.stopped)
 	defer e.release()
+	defer procs.Recover(e.cfg.Crashed)
 	for {
 		steps, reason := e.gather()
 		e.turn(steps)
@@ -348,6 +367,7 @@ const startGrace = 2 * time.Second
 func (e *Engine) finish(reason string) {
 	e.refuseWaiting(errShuttingDown)
 	e.finishStarts()
+	e.turn(e.observations())
 	e.turn(e.verbSteps(e.verbs.all()))
 	e.snapshot()
 	e.turn([]step{e.note("", &statemachine.AgentStopped{Reason: reason})})

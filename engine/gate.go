@@ -11,11 +11,10 @@ import (
 // come later get. It can be opened again.
 type gate struct {
 	mu   sync.Mutex
-	ctx  context.Context // ends when the gate shuts, with the reason as its cause
+	ctx  context.Context // ends when the gate shuts; its cause is the error
 	shut context.CancelCauseFunc
 }
 
-// init opens the gate.
 func (g *gate) init() { g.ctx, g.shut = context.WithCancelCause(context.Background()) }
 
 // close shuts the gate; of several reasons the first one counts.
@@ -25,7 +24,6 @@ func (g *gate) close(err *wire.Error) {
 	g.shut(err)
 }
 
-// open opens the gate again if it is shut.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -34,18 +32,28 @@ func (g *gate) open() {
 	}
 }
 
-// context ends when the gate shuts; its cause is the reason.
-func (g *gate) context() context.Context {
+func (g *gate) current() context.Context {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.ctx
 }
 
-// closed is closed when the gate shuts.
-func (g *gate) closed() <-chan struct{} { return g.context().Done() }
+// closed is closed when the gate shuts; why then tells the reason.
+func (g *gate) closed() <-chan struct{} { return g.current().Done() }
 
 // why is the reason for which the gate is shut, nil if it is open.
-func (g *gate) why() error { return context.Cause(g.context()) }
+func (g *gate) why() error { return context.Cause(g.current()) }
+
+// within is ctx, which also ends when the gate shuts. done lets go of it.
+func (g *gate) within(ctx context.Context) (within context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	open := g.current()
+	stop := context.AfterFunc(open, func() { cancel(context.Cause(open)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
 
 var (
 	errShuttingDown = wire.Errorf(wire.CodeShuttingDown, "the agent is shutting down")

@@ -38,7 +38,8 @@ type handoff struct {
 	BornMono  int64               `json:"born_mono"`  // when the agent started, ns
 	QuietMono int64               `json:"quiet_mono"` // when nothing more was accepted, ns
 	SetAside  string              `json:"set_aside,omitempty"`
-	Registry  []byte              `json:"registry"` // a snapshot
+	Reaped    int64               `json:"reaped,omitempty"` // orphans, so far
+	Registry  []byte              `json:"registry"`         // a snapshot
 	LockFD    int                 `json:"lock_fd"`
 	JournalFD int                 `json:"journal_fd"`
 	Listeners []ListenerFD        `json:"listeners"`
@@ -47,15 +48,16 @@ type handoff struct {
 
 // ListenerFD is a listening socket that is handed over.
 type ListenerFD struct {
-	Addr string `json:"addr"`
-	FD   int    `json:"fd"`
+	Addr  string `json:"addr"`
+	Front string `json:"front,omitempty"` // "" is the guest protocol, else a2e
+	FD    int    `json:"fd"`
 }
 
 // state is what this image would leave now. It is called on the loop.
 func (e *Engine) state(listeners []ListenerFD) *handoff {
 	return &handoff{
 		Schema: handoffSchema, Images: e.upgrade.images, Gen: e.gen, Boot: e.boot.String(),
-		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: e.setAside,
+		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: e.setAside, Reaped: e.table.Reaped(),
 		Registry: e.registry.EncodeSnapshot(),
 		LockFD:   int(e.lock.Fd()), JournalFD: int(e.journal.File().Fd()),
 		Listeners: listeners, Processes: e.table.Carried(),
@@ -178,6 +180,7 @@ func (e *Engine) takeOver() error {
 		e.cfg.Log.Warn("the registry that was handed over is not what this image derives from the journal")
 	}
 	e.gen, e.setAside, e.born.Mono = h.Gen+1, h.SetAside, h.BornMono
+	e.table.CountReaped(h.Reaped)
 	for _, c := range h.Processes {
 		e.table.Inherit(c)
 	}
@@ -187,6 +190,7 @@ func (e *Engine) takeOver() error {
 		}
 		e.view.set(p.Handle, e.row(p.Handle))
 	}
+	e.recoverSessions()
 	return e.inherited.from.State.Close()
 }
 

@@ -70,7 +70,7 @@ func (e *Engine) withoutJournal(c statemachine.Command) error {
 		return nil
 	}
 	switch c.(type) {
-	case statemachine.Start, statemachine.Write, statemachine.Resize:
+	case statemachine.Start, statemachine.Write, statemachine.Resize, statemachine.OpenSession:
 		return wire.Errorf(wire.CodeJournalFailed, "the journal cannot record anything: its state is %s", e.journalState())
 	}
 	return nil

@@ -15,8 +15,8 @@ import (
 // The older verbs never enter the registry: what they run ends with them, and
 // the journal has the verb alone.
 
-// attend does what a verb asks for, which ends with ctx or when the gate shuts
-// at the latest, and journals the verb before it returns.
+// attend does what a verb asks for, which ends with ctx at the latest, and
+// journals the verb before it returns.
 func (e *Engine) attend(ctx context.Context, caller wire.Caller, do func(context.Context) error) error {
 	if err := e.mayAttend(); err != nil {
 		e.verbs.add(caller, "", err)
@@ -25,19 +25,15 @@ func (e *Engine) attend(ctx context.Context, caller wire.Caller, do func(context
 	c := newCall(caller, "")
 	c.attended = true
 	e.attended.Add(1) // until it is settled
-	ctx, cancel := context.WithCancelCause(ctx)
-	gate := e.gate.context()
-	stop := context.AfterFunc(gate, func() { cancel(context.Cause(gate)) })
+	ctx, done := e.gate.within(ctx)
+	defer done()
 	c.err = do(ctx)
-	stop()
-	cancel(nil)
 	e.observed.addStep(step{call: c, final: true})
 	select {
 	case <-c.done:
-		return c.err
-	case <-e.stopped:
-		return errShuttingDown
+	case <-e.stopped: // the loop, which owns the call, has ended
 	}
+	return c.err
 }
 
 // mayAttend refuses what could not be journaled.
@@ -139,7 +135,7 @@ func (c *collector) grow() bool {
 // terminal is the process of a pty verb. Its end of the wire closes it.
 type terminal struct {
 	*procs.Child
-	stop func() bool
+	done func()
 }
 
 // Terminal implements wire.Older.
@@ -156,13 +152,13 @@ func (e *Engine) Terminal(ctx context.Context, caller wire.Caller, r wire.Termin
 	if err != nil {
 		return nil, err
 	}
-	ends := []func() bool{context.AfterFunc(ctx, t.Kill), context.AfterFunc(e.gate.context(), t.Kill)}
-	t.stop = func() bool { return ends[0]() && ends[1]() }
+	ctx, t.done = e.gate.within(ctx)
+	context.AfterFunc(ctx, t.Kill)
 	return t, nil
 }
 
 // Close ends the process.
 func (t terminal) Close() error {
-	t.stop()
+	t.done()
 	return t.Child.Close()
 }

@@ -29,6 +29,7 @@ func (e *Engine) recover() error {
 	for _, handle := range handles {
 		e.view.set(handle, e.row(handle))
 	}
+	e.recoverSessions()
 	return e.table.Keep(handles)
 }
 

@@ -30,6 +30,7 @@ type call struct {
 	spawn       func()  // hands a start to the processes' table
 	write       func()  // hands bytes to a stdin
 	pid         int     // of a start
+	row         *row    // of a start: the first one
 	same        []*call // starts with the same idempotency key, which wait for this one
 	written     int     // of a write
 	unjournaled bool    // done although the journal could not take it
@@ -196,6 +197,9 @@ func appendable(payloads [][]byte) int {
 func (e *Engine) settle(s settlement, commitErr error) {
 	if commitErr != nil && s.err == nil {
 		s.err = e.unrecorded(s.call, commitErr)
+	}
+	if s.call.spawn != nil {
+		s.call.row = e.view.get(s.call.handle)
 	}
 	for _, c := range s.call.same {
 		c.pid = s.call.pid

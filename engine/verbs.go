@@ -23,6 +23,7 @@ const (
 type tallyKey struct {
 	peer, front, op, handle string
 	code                    wire.Code
+	rule                    string
 }
 
 // tally counts like verbs.
@@ -54,7 +55,7 @@ func (v *coalescer) add(c wire.Caller, handle string, err error) {
 	}
 	now := time.Now()
 	event := verbEvent(c, err, now)
-	key := tallyKey{c.Peer, c.Front, c.Op, handle, wire.CodeOf(err)}
+	key := tallyKey{c.Peer, c.Front, c.Op, handle, c.CodeOf(err), wire.RuleOf(err)}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t := v.tallies[key]
@@ -141,7 +142,7 @@ func (v *coalescer) take(now time.Time, everything bool) []verbRecord {
 
 func (t *tally) counted(key tallyKey) *statemachine.Verb {
 	return &statemachine.Verb{
-		Op: key.op, Front: key.front, Peer: key.peer, OK: key.code == "", Code: string(key.code),
+		Op: key.op, Front: key.front, Peer: key.peer, OK: key.code == "", Code: string(key.code), Rule: key.rule,
 		TookUS: t.longest, Count: t.count, First: t.since,
 	}
 }
@@ -149,7 +150,7 @@ func (t *tally) counted(key tallyKey) *statemachine.Verb {
 // verbEvent is the event of one verb that ended at now.
 func verbEvent(c wire.Caller, err error, now time.Time) statemachine.Event {
 	return &statemachine.Verb{
-		Op: c.Op, Front: c.Front, Peer: c.Peer, OK: err == nil, Code: string(wire.CodeOf(err)),
+		Op: c.Op, Front: c.Front, Peer: c.Peer, OK: err == nil, Code: string(c.CodeOf(err)), Rule: wire.RuleOf(err),
 		TookUS: now.Sub(c.Began).Microseconds(), Count: 1,
 	}
 }

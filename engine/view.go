@@ -16,6 +16,9 @@ import (
 type view struct {
 	mu   sync.RWMutex
 	rows map[string]*row
+
+	procIDs  map[string]string       // handles by the agent front's names
+	sessions map[string]*liveSession // of the agent front, by public name
 }
 
 // row is a process as of the last commit about it.
@@ -24,9 +27,13 @@ type row struct {
 	proc     wire.Proc
 	output   statemachine.Drained // what the journal knows of the streams
 	replaced chan struct{}        // closed when this row is no longer the newest
+	agent    agentRow
+	life     *life
 }
 
-func (v *view) init() { v.rows = map[string]*row{} }
+func (v *view) init() {
+	v.rows, v.procIDs, v.sessions = map[string]*row{}, map[string]string{}, map[string]*liveSession{}
+}
 
 // get returns the newest row, or nil.
 func (v *view) get(handle string) *row {
@@ -44,6 +51,7 @@ func (v *view) set(handle string, next *row) {
 	} else {
 		v.rows[handle] = next
 	}
+	v.setAgent(old, next)
 	v.mu.Unlock()
 	if old != nil {
 		close(old.replaced)
@@ -85,6 +93,7 @@ func (e *Engine) publish(out *outcome, commitErr error) {
 	for handle := range out.touched {
 		e.view.set(handle, e.row(handle))
 	}
+	e.view.publishSessions(out.records)
 	if i := slices.IndexFunc(out.records, wakesReaders); i >= 0 {
 		e.news.add(out.records[i].Seq, e.registry.Seq())
 		e.committed(e.journal.Head())
@@ -136,7 +145,7 @@ func (e *Engine) row(handle string) *row {
 	}
 	return &row{
 		order: p.RequestedSeq, proc: procRow(p, e.unjournaled[handle]), output: p.Output,
-		replaced: make(chan struct{}),
+		replaced: make(chan struct{}), agent: agentRowOf(p),
 	}
 }
 

@@ -26,6 +26,10 @@ func (s *store) Head() Head { return s.ledger.Load().head }
 // FirstSeq returns the sequence number of the oldest retained record, that of the head plus one if there is none.
 func (s *store) FirstSeq() uint64 { return s.ledger.Load().base.Seq + 1 }
 
+// Base returns the newest pruned record, from whose hash the chain of the retained ones goes on; the zero Head if none was
+// pruned. It takes no lock.
+func (s *store) Base() Head { return s.ledger.Load().base }
+
 // Bytes returns the payload bytes of all retained records.
 func (s *store) Bytes() int64 { return s.ledger.Load().bytes }
 

@@ -125,6 +125,9 @@ func (t *Table) Inherit(c Carried) {
 	p := t.newProcess(c.Handle)
 	p.pty, p.pid, p.ticks = c.PTY, c.PID, c.StartTicks
 	p.running, p.pidfd = c.Running, c.PidFD
+	if p.running {
+		t.orphans.adopt(p.pid)
+	}
 	if c.Forgotten {
 		p.forgotten = true
 		for _, r := range p.rings {
@@ -138,9 +141,6 @@ func (t *Table) Inherit(c Carried) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.Running {
-		t.orphans.adopt(c.PID)
-	}
 	p.inheritStreams(c)
 	if c.Stdin >= 0 {
 		p.stdin = p.newStdin(c.Stdin)

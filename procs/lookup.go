@@ -15,6 +15,9 @@ func lookPath(s Spec) (string, error) {
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return "", &StartError{Err: fs.ErrInvalid, text: "the command is empty"}
 	}
+	if s.Path != "" {
+		return s.Path, nil
+	}
 	name := s.Argv[0]
 	if strings.Contains(name, "/") {
 		return name, nil

@@ -21,7 +21,7 @@ type orphans struct {
 
 	mu      sync.Mutex
 	own     map[int]int // owners by pid: two for a moment, when a pid is used again
-	blocked bool        // the sweep waits until an own zombie is out of its way
+	blocked bool        // the sweep waits until what is in its way is gone
 }
 
 func (o *orphans) init() {
@@ -45,6 +45,11 @@ func (o *orphans) release(pid int) {
 	if o.own[pid]--; o.own[pid] == 0 {
 		delete(o.own, pid)
 	}
+	o.unblock()
+}
+
+// unblock lets a sweep go on that waits for it. Called with mu held.
+func (o *orphans) unblock() {
 	if o.blocked {
 		o.blocked = false
 		select {
@@ -54,8 +59,8 @@ func (o *orphans) release(pid int) {
 	}
 }
 
-// owned reports whether pid has an owner; if so, the sweep goes on when that
-// one has reaped it.
+// owned reports whether pid has an owner; if so, the sweep goes
+// on when that one has reaped it.
 func (o *orphans) owned(pid int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,8 +70,8 @@ func (o *orphans) owned(pid int) bool {
 
 // ReapOrphans makes this process the one that orphaned descendants come to,
 // which as PID 1 it is anyway, and reaps each when it ends. It is called once,
-// after the last Adopt. A child that is started by other means than the
-// Table's must not exist: its status would be lost to whoever waits for it.
+// after the last Adopt or Inherit. A child that is started by other means than
+// the Table's must not exist: its status would be lost to whoever waits for it.
 func (t *Table) ReapOrphans() error {
 	if os.Getpid() != 1 {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -82,6 +87,9 @@ func (t *Table) ReapOrphans() error {
 
 // Reaped is the number of orphans reaped so far.
 func (t *Table) Reaped() int64 { return t.orphans.reaped.Load() }
+
+// CountReaped adds what an earlier image has reaped.
+func (t *Table) CountReaped(n int64) { t.orphans.reaped.Add(n) }
 
 func (t *Table) reapOrphans() {
 	defer close(t.orphans.done)

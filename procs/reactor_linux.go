@@ -37,7 +37,9 @@ type reactor struct {
 	file  *os.File // holds epfd
 	raw   syscall.RawConn
 	poll  func(uintptr) bool // fills events
-	done  chan struct{}      // closed when the goroutine has ended
+
+	crashed func(reason any, stack []byte) // see Options.Crashed
+	done    chan struct{}                  // closed when the goroutine has ended
 
 	// Owned by the goroutine.
 	events []unix.EpollEvent
@@ -116,6 +118,7 @@ func (r *reactor) close() error {
 
 func (r *reactor) run() {
 	defer close(r.done)
+	defer Recover(r.crashed)
 	for r.await() {
 		for _, ev := range r.events[:r.ready] {
 			if s := r.lookup(&ev); s != nil {

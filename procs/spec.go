@@ -3,6 +3,7 @@ package procs
 import (
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"time"
 )
 
@@ -37,6 +38,9 @@ type Options struct {
 	// StdinDeadline bounds one stdin write from the moment it is the first
 	// in line; 0 means 5 s.
 	StdinDeadline time.Duration
+	// Crashed is called where the reactor panics, and must not return; nil
+	// lets the process die of it.
+	Crashed func(reason any, stack []byte)
 	// Log gets what nobody can be told otherwise; nil discards.
 	Log *slog.Logger
 }
@@ -57,11 +61,23 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// Recover is deferred: it passes a panic on to crashed, if there is one.
+func Recover(crashed func(reason any, stack []byte)) {
+	if crashed == nil {
+		return
+	}
+	if reason := recover(); reason != nil {
+		crashed(reason, debug.Stack())
+		panic(reason)
+	}
+}
+
 // Spec says what to run. Strings must not contain NUL.
 type Spec struct {
 	// Argv[0] without a slash is looked up on the PATH of Env, with one it is
 	// relative to Cwd.
 	Argv []string
+	Path string   // what to execute instead, absolute; empty: what Argv[0] finds
 	Cwd  string   // empty: the agent's own
 	Env  []string // the complete environment, final
 	PTY  bool     // a terminal for all three descriptors; all output is on Stdout

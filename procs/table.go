@@ -50,6 +50,7 @@ func New(o Options) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{opt: o, sys: probeSystem(), reactor: r, procs: make(map[string]*process)}
+	r.crashed = o.Crashed
 	t.orphans.init()
 	r.start()
 	t.digester.start()

@@ -27,28 +27,39 @@ func (r *Registry) change(rec *Record) error {
 		r.cutTails(s.TailBudget)
 	}
 	if _, about := lifecycle[rec.Event.Kind()]; !about {
-		return nil // of no process
+		return r.changeSession(rec) // of no process
 	}
-	p := r.processes[rec.Handle]
-	state := StateAbsent
-	if p != nil {
-		state = p.State
+	p, known := r.processes[rec.Handle]
+	if !known {
+		p = &Process{Handle: rec.Handle, State: StateAbsent}
 	}
-	to := next(state, rec.Event.Kind())
-	if to == never || rec.Handle == "" {
+	counted := p.usesQuota()
+	if err := p.Follow(rec); err != nil {
 		if r.partial {
 			return nil
 		}
-		return &TransitionError{Seq: rec.Seq, Handle: rec.Handle, State: state, Kind: rec.Event.Kind()}
+		return err
 	}
-	if p == nil {
-		p = &Process{Handle: rec.Handle}
+	if !known {
 		r.processes[rec.Handle] = p
+	}
+	r.noteKey(p, rec)
+	r.count(p, counted)
+	r.index(p)
+	return nil
+}
+
+// Follow folds the next record about the process into it alone, as Apply does
+// in a registry. A record that cannot follow is an error and changes nothing.
+// It is for readers that keep a process longer than a registry does: one that
+// was never heard of is in StateAbsent.
+func (p *Process) Follow(rec *Record) error {
+	to := next(p.State, rec.Event.Kind())
+	if to == never || rec.Handle == "" {
+		return &TransitionError{Seq: rec.Seq, Handle: rec.Handle, State: p.State, Kind: rec.Event.Kind()}
 	}
 	p.State = to
 	p.note(rec)
-	r.noteKey(p, rec)
-	r.index(p)
 	return nil
 }
 
@@ -64,6 +75,7 @@ func (p *Process) note(rec *Record) {
 		p.StdinClosed = true
 	case *Signalled:
 		p.Sent = p.Sent.With(e.Signal)
+		p.Killed = p.Killed || e.Kill && e.Signal != sigint
 	case *Resized:
 		p.Spec.Cols, p.Spec.Rows = e.Cols, e.Rows
 	case *Deadline:
@@ -74,6 +86,8 @@ func (p *Process) note(rec *Record) {
 		p.end(Exited{ExitCode: -1, TimedOut: p.DeadlineHit, Reason: ReasonLost}, rec)
 	case *Drained:
 		p.Output = *e
+	case *Delivered:
+		p.Delivered = true
 	case *Orphaned:
 		p.Orphaned, p.StdinClosed = true, true
 	}

@@ -15,8 +15,11 @@ var (
 
 // Limits are what the machine's owner allows.
 type Limits struct {
-	MaxProcs int   // records in the registry
-	RetainNS int64 // how long an ended record is kept
+	MaxProcs     int   // records in the registry
+	RetainNS     int64 // how long an ended record is kept
+	MaxSessions  int   // in the registry
+	SessionProcs int   // each session's quota
+	SessionTTLNS int64 // how long a session without a connection is kept
 }
 
 // Decision is what follows from a command: records to append, in order, then
@@ -67,7 +70,10 @@ func (WriteStdin) effect() {}
 func (SetSize) effect()    {}
 func (Forget) effect()     {}
 
-const sigkill = 9
+const (
+	sigint  = 2
+	sigkill = 9
+)
 
 // Decide says what follows from a command. It changes nothing, it is total,
 // and its answer depends on its arguments alone.
@@ -92,7 +98,7 @@ func (r *Registry) Decide(l Limits, now Instant, c Command) Decision {
 	case Written:
 		return r.decideWritten(c)
 	case Spawned:
-		return r.fact(c.Handle, &c.Started)
+		return r.decideSpawned(c)
 	case SpawnFailed:
 		return r.fact(c.Handle, &StartFailed{Error: c.Error})
 	case Sized:
@@ -104,7 +110,7 @@ func (r *Registry) Decide(l Limits, now Instant, c Command) Decision {
 	case Note:
 		return Decision{Events: []HandleEvent{{c.Handle, c.Event}}}
 	}
-	return Decision{}
+	return r.decideSession(l, c)
 }
 
 func reject(err error) Decision { return Decision{Err: err} }
@@ -135,6 +141,9 @@ func (r *Registry) decideStart(l Limits, now Instant, c Start) Decision {
 	}
 	if k, err := r.find(l, now, c.Spec); err != nil || k != nil {
 		return Decision{Err: err, Same: k}
+	}
+	if err := r.admit(l, c.Spec); err != nil {
+		return reject(err)
 	}
 	var d Decision
 	if len(r.processes) >= l.MaxProcs {
@@ -232,7 +241,7 @@ func (r *Registry) decideTick(l Limits, now Instant) Decision {
 		d.Events = append(d.Events, c.Events...)
 		d.Effects = append(d.Effects, c.Effects...)
 	}
-	return d
+	return d.then(r.closeIdle(l, now))
 }
 
 func (r *Registry) decideEnded(c Ended) Decision {

@@ -20,4 +20,9 @@
 // looks at a clock, the machine or a random source: time, handles and what the
 // kernel said come in as data. So the registry that an agent serves and the one
 // that a replay derives from its journal are equal, record by record.
+//
+// A session of the agent front is opened, left and resumed by connections, and
+// closed when it was left for long enough: what runs in it is killed then. A
+// process counts against the quota of its session until proc.delivered, which
+// says that the client was sent the exit.
 package statemachine

@@ -21,8 +21,15 @@ const (
 	KindOrphaned     Kind = "proc.orphaned"
 	KindLost         Kind = "proc.lost"
 	KindCollected    Kind = "proc.collected"
-	KindSnapshot     Kind = "journal.snapshot"
-	KindPruned       Kind = "journal.pruned"
+	KindDelivered    Kind = "proc.delivered"
+
+	KindSessionOpened  Kind = "session.opened"
+	KindSessionResumed Kind = "session.resumed"
+	KindSessionLeft    Kind = "session.left"
+	KindSessionClosed  Kind = "session.closed"
+
+	KindSnapshot Kind = "journal.snapshot"
+	KindPruned   Kind = "journal.pruned"
 
 	KindUpgradeRequested  Kind = "upgrade.requested"
 	KindUpgradeRejected   Kind = "upgrade.rejected"
@@ -82,6 +89,7 @@ type Verb struct {
 	Peer   string
 	OK     bool
 	Code   string // stable error code, "" when OK
+	Rule   string // what refused it, where that was a rule: allowlist, environment, quota, …
 	TookUS int64  // of the longest, where several were counted
 	Count  int
 	First  int64 // unix nanoseconds
@@ -104,6 +112,7 @@ type Spec struct {
 	StdinNull bool
 	Session   string // public name of the agent front's session
 	ProcID    string // the agent front's name of the process
+	ReqID     string // the agent front's request that asked for it
 	Idem      string // keyed hash of the idempotency key, "" for none
 	IdemArgs  string // keyed hash of the arguments, for comparing them
 }
@@ -134,6 +143,7 @@ type StdinClosed struct{}
 type Signalled struct {
 	Signal int
 	Group  bool
+	Kill   bool // for the agent front's proc/kill
 }
 
 // Resized is a terminal's new size.
@@ -222,6 +232,27 @@ type Snapshot struct {
 // Pruned says that records through ThroughSeq are no longer in the journal.
 type Pruned struct {
 	ThroughSeq uint64
+}
+
+// Delivered is an exit that the client of the process's session was sent.
+type Delivered struct{}
+
+// SessionOpened is a new session of the agent front, with its first connection.
+type SessionOpened struct {
+	Session string // public name
+	Hash    string // hex of the SHA-256 of its secret name
+}
+
+// SessionResumed is a session that has a connection again.
+type SessionResumed struct{ Session string }
+
+// SessionLeft is a session whose connection ended.
+type SessionLeft struct{ Session string }
+
+// SessionClosed is the end of a session. Why is retention or room.
+type SessionClosed struct {
+	Session string
+	Why     CollectWhy
 }
 
 // Images says which image takes over from which. To is "" until the candidate

@@ -53,6 +53,7 @@ func (e *Verb) fields(v visitor) {
 	v.String("peer", &e.Peer, always)
 	v.Bool("ok", &e.OK, always)
 	v.String("code", &e.Code, always)
+	v.String("rule", &e.Rule, optional)
 	v.Int64("took_us", &e.TookUS, always)
 	v.Int("count", &e.Count, always)
 	v.Time("first_time", &e.First, optional)
@@ -71,6 +72,7 @@ func (s *Spec) fields(v visitor) {
 	v.Bool("stdin_null", &s.StdinNull, optional)
 	v.String("session", &s.Session, always)
 	v.String("proc_id", &s.ProcID, always)
+	v.String("req_id", &s.ReqID, optional)
 	v.String("idem", &s.Idem, optional)
 	v.String("idem_args", &s.IdemArgs, optional)
 }
@@ -95,6 +97,7 @@ func (e *StdinClosed) fields(visitor) {}
 func (e *Signalled) fields(v visitor) {
 	v.Int("signal", &e.Signal, always)
 	v.Bool("group", &e.Group, always)
+	v.Bool("kill", &e.Kill, optional)
 }
 
 func (e *Resized) fields(v visitor) {
@@ -146,6 +149,22 @@ func (e *Snapshot) fields(v visitor) {
 
 func (e *Pruned) fields(v visitor) {
 	v.Uint64("through_seq", &e.ThroughSeq, always)
+}
+
+func (e *Delivered) fields(visitor) {}
+
+func (e *SessionOpened) fields(v visitor) {
+	v.String("session", &e.Session, always)
+	v.String("hash", &e.Hash, always)
+}
+
+func (e *SessionResumed) fields(v visitor) { v.String("session", &e.Session, always) }
+
+func (e *SessionLeft) fields(v visitor) { v.String("session", &e.Session, always) }
+
+func (e *SessionClosed) fields(v visitor) {
+	v.String("session", &e.Session, always)
+	v.String("why", (*string)(&e.Why), always)
 }
 
 func (i *Images) fields(v visitor) {

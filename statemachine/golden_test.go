@@ -115,7 +115,7 @@ var sampleImages = Images{"1.4.2", "1.5.0", strings.Repeat("f6", 32)}
 var sampleEvents = map[Kind]Event{
 	KindAgentStarted: &AgentStarted{"1.4.2", 1, strings.Repeat("a1", 32), "journal.db.damaged-20260921T134640Z"},
 	KindAgentStopped: &AgentStopped{"SIGTERM"},
-	KindVerb:         &Verb{"proc_signal", "guest", "vsock:2", false, "not_running", 84, 3, 1_789_999_999_000_000_000},
+	KindVerb:         &Verb{"proc_signal", "guest", "vsock:2", false, "not_running", "", 84, 3, 1_789_999_999_000_000_000},
 	KindRequested: &Requested{Spec{
 		Cmd: []string{"python3", "-c", "print('ä')"}, Cwd: "/home/user", EnvNames: []string{"HOME", "PATH"},
 		PTY: true, Cols: 120, Rows: 40, TimeoutMS: 30_000, StdinNull: true,
@@ -126,7 +126,7 @@ var sampleEvents = map[Kind]Event{
 	KindStartFailed: &StartFailed{"fork/exec /no/such: no such file or directory"},
 	KindStdin:       &Stdin{65_536},
 	KindStdinClosed: &StdinClosed{},
-	KindSignalled:   &Signalled{9, true},
+	KindSignalled:   &Signalled{9, true, false},
 	KindResized:     &Resized{120, 40},
 	KindDeadline:    &Deadline{},
 	KindExited:      &Exited{139, 11, true, ReasonSignal, true, Rusage{8123, 2044, 9120}},
@@ -136,8 +136,14 @@ var sampleEvents = map[Kind]Event{
 	KindOrphaned:  &Orphaned{true, false},
 	KindLost:      &Lost{},
 	KindCollected: &Collected{WhyRetention},
+	KindDelivered: &Delivered{},
 	KindSnapshot:  &Snapshot{65_536, 0},
 	KindPruned:    &Pruned{65_536},
+
+	KindSessionOpened:  &SessionOpened{"s_0123456789ab", strings.Repeat("0123456789abcdef", 4)},
+	KindSessionResumed: &SessionResumed{"s_0123456789ab"},
+	KindSessionLeft:    &SessionLeft{"s_0123456789ab"},
+	KindSessionClosed:  &SessionClosed{"s_0123456789ab", WhyRetention},
 
 	KindUpgradeRequested:  &UpgradeRequested{sampleImages, "/tmp/agent.new"},
 	KindUpgradeRejected:   &UpgradeRejected{sampleImages, "preflight: exit status 3"},
@@ -163,6 +169,11 @@ var dataNames = map[Kind]string{
 	KindCollected:    "why",
 	KindSnapshot:     "through_seq",
 	KindPruned:       "through_seq",
+
+	KindSessionOpened:  "session hash",
+	KindSessionResumed: "session",
+	KindSessionLeft:    "session",
+	KindSessionClosed:  "session why",
 
 	KindUpgradeRequested:  "from to sha256 path",
 	KindUpgradeRejected:   "from to sha256 error",

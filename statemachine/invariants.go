@@ -20,6 +20,9 @@ func (r *Registry) Check() error {
 	if err := r.checkKeys(); err != nil {
 		return err
 	}
+	if err := r.checkSessions(); err != nil {
+		return err
+	}
 	return checkQueues(r, counts, timed)
 }
 

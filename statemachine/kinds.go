@@ -35,6 +35,16 @@ func newEvent(k Kind) Event {
 		return &Lost{}
 	case KindCollected:
 		return &Collected{}
+	case KindDelivered:
+		return &Delivered{}
+	case KindSessionOpened:
+		return &SessionOpened{}
+	case KindSessionResumed:
+		return &SessionResumed{}
+	case KindSessionLeft:
+		return &SessionLeft{}
+	case KindSessionClosed:
+		return &SessionClosed{}
 	case KindSnapshot:
 		return &Snapshot{}
 	case KindPruned:
@@ -102,6 +112,21 @@ func (*Lost) Kind() Kind { return KindLost }
 
 // Kind returns the event's name in the journal.
 func (*Collected) Kind() Kind { return KindCollected }
+
+// Kind returns the event's name in the journal.
+func (*Delivered) Kind() Kind { return KindDelivered }
+
+// Kind returns the event's name in the journal.
+func (*SessionOpened) Kind() Kind { return KindSessionOpened }
+
+// Kind returns the event's name in the journal.
+func (*SessionResumed) Kind() Kind { return KindSessionResumed }
+
+// Kind returns the event's name in the journal.
+func (*SessionLeft) Kind() Kind { return KindSessionLeft }
+
+// Kind returns the event's name in the journal.
+func (*SessionClosed) Kind() Kind { return KindSessionClosed }
 
 // Kind returns the event's name in the journal.
 func (*Snapshot) Kind() Kind { return KindSnapshot }

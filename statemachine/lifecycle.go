@@ -57,6 +57,7 @@ var lifecycle = map[Kind]row{
 	KindDrained:     {never, never, StateClosed, never, StateDrained, never},
 	KindOrphaned:    {never, never, StateRunning, StateClosed, StateExited, never},
 	KindLost:        {never, never, StateExited, StateDrained, never, never},
+	KindDelivered:   {never, never, never, never, StateExited, StateDrained},
 	KindCollected:   {never, never, never, never, StateAbsent, StateAbsent},
 }
 

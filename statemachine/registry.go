@@ -13,14 +13,16 @@ type Registry struct {
 	processes map[string]*Process
 	keys      map[string]*Key // of starts, by name
 	forgotten []*Key          // those whose record was collected, oldest first
-	deadlines queue           // alive with a deadline that has not run out, by its time
-	drained   queue           // ended and drained, by the sequence of the exit
-	undrained queue           // ended, a stream still open, likewise
+	sessions  map[string]*Session
+	idle      []*Session // those without a connection, in the order of leaving
+	deadlines queue      // alive with a deadline that has not run out, by its time
+	drained   queue      // ended and drained, by the sequence of the exit
+	undrained queue      // ended, a stream still open, likewise
 }
 
 // NewRegistry returns the registry before the first record.
 func NewRegistry() *Registry {
-	r := &Registry{processes: map[string]*Process{}, keys: map[string]*Key{}}
+	r := &Registry{processes: map[string]*Process{}, keys: map[string]*Key{}, sessions: map[string]*Session{}}
 	r.deadlines.slot = func(p *Process) *int { return &p.deadlineSlot }
 	r.drained.slot = func(p *Process) *int { return &p.drainedSlot }
 	r.undrained.slot = func(p *Process) *int { return &p.undrainedSlot }
@@ -39,6 +41,8 @@ type Process struct {
 	StdinClosed  bool
 	Orphaned     bool
 	DeadlineHit  bool
+	Killed       bool      // by the agent front's proc/kill, whatever it made of it
+	Delivered    bool      // its session's client was sent the exit
 	Sent         SignalSet // signals that verbs sent
 	Exit         Exited
 	ExitedAt     Instant

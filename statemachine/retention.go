@@ -73,5 +73,8 @@ func (r *Registry) NextTick(l Limits, now Instant) (ns int64, ok bool) {
 			}
 		}
 	}
+	if due, idle := r.nextClose(l, now); idle && (!ok || due < ns) {
+		ns, ok = due, true
+	}
 	return max(ns, 0), ok
 }

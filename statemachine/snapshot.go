@@ -17,7 +17,7 @@ var ErrSnapshot = errors.New("not a snapshot of this version")
 // Equal registries give equal bytes.
 func (r *Registry) EncodeSnapshot() []byte {
 	p := newPacker()
-	s := registrySnapshot{version: SnapshotVersion, seq: r.seq, partial: r.partial, processes: r.Processes(), forgotten: r.forgotten}
+	s := registrySnapshot{version: SnapshotVersion, seq: r.seq, partial: r.partial, processes: r.Processes(), forgotten: r.forgotten, sessions: r.Sessions()}
 	p.Map(&s)
 	return bytes.Clone(p.buf.Bytes())
 }
@@ -39,6 +39,7 @@ func DecodeSnapshot(b []byte) (*Registry, error) {
 		r.index(p)
 	}
 	r.restoreKeys(s.processes, s.forgotten)
+	r.restoreSessions(s.sessions)
 	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
@@ -52,6 +53,7 @@ type registrySnapshot struct {
 	partial   bool
 	processes processList
 	forgotten keyList
+	sessions  sessionList
 }
 
 func (s *registrySnapshot) fields(v visitor) {
@@ -60,6 +62,7 @@ func (s *registrySnapshot) fields(v visitor) {
 	v.Bool("partial", &s.partial, optional)
 	v.List("processes", &s.processes)
 	v.List("forgotten_keys", &s.forgotten)
+	v.List("sessions", &s.sessions)
 }
 
 type processList []*Process
@@ -86,6 +89,8 @@ func (p *Process) fields(v visitor) {
 	v.Bool("stdin_closed", &p.StdinClosed, optional)
 	v.Bool("orphaned", &p.Orphaned, optional)
 	v.Bool("deadline_hit", &p.DeadlineHit, optional)
+	v.Bool("killed", &p.Killed, optional)
+	v.Bool("delivered", &p.Delivered, optional)
 	v.Uint64("sent", (*uint64)(&p.Sent), optional)
 	v.Struct("exit", &p.Exit)
 	v.Struct("exited_at", &p.ExitedAt)

@@ -36,6 +36,12 @@ type visitor interface {
 	sequence(name string, p *uint64, when presence)
 	base64(name string, p *[]byte, when presence)
 	raw(name string, p *[][]byte)
+	// seconds are nanoseconds in memory, a fraction on the wire.
+	seconds(name string, p *int64)
+	// maybe is a number, or null where there is none.
+	maybe(name string, p **int)
+	// pairs is an object of strings, NAME=VALUE each in memory.
+	pairs(name string, p *[]string)
 	// output is a text of any bytes, and content those of a file. Both are
 	// always there, and as large as they like: see encoder.spill.
 	output(name string, p *[]byte)
@@ -77,6 +83,13 @@ func AppendReply(dst []byte, id string, m Message, err error) []byte {
 // line is trusted to come from an agent: it is not checked for duplicate
 // names. Raw records point into the line.
 func DecodeReply(line []byte, m Message) (id string, err error) {
+	return DecodeReplyTo(line, func(string) Message { return m })
+}
+
+// DecodeReplyTo is DecodeReply for a caller that knows only by the reply's id
+// whom it is for. It is asked for the message once, unless the line is no JSON
+// object.
+func DecodeReplyTo(line []byte, to func(id string) Message) (id string, err error) {
 	d := decoders.Get().(*decoder)
 	defer d.release()
 	if err := d.split(line, splitObject); err != nil {
@@ -84,8 +97,9 @@ func DecodeReply(line []byte, m Message) (id string, err error) {
 	}
 	var ok bool
 	var failed Error
-	d.flag("ok", &ok, required)
 	d.text("id", &id, nonzero)
+	m := to(id)
+	d.flag("ok", &ok, required)
 	if !ok {
 		d.text("error", &failed.Message, nonzero)
 		d.text("code", (*string)(&failed.Code), nonzero)

@@ -112,19 +112,22 @@ func polled(fd uintptr, events int16) bool {
 	return n > 0 || err != nil && err != unix.EINTR
 }
 
-// writeAll writes p to a peer that must take some of it every stall. Most
-// replies fit into the socket: only the others are worth a timer.
-func (c *Conn) writeAll(p []byte, stall time.Duration) error {
-	n, err := c.writeNow(p)
-	for p = p[n:]; err == nil && len(p) > 0; p = p[n:] {
+// writeAll writes p to a peer that must take some of it every stall, and tells
+// how much it took. Most replies fit into the socket: only the others are worth
+// a timer.
+func (c *Conn) writeAll(p []byte, stall time.Duration) (taken int, err error) {
+	taken, err = c.writeNow(p)
+	for err == nil && taken < len(p) {
 		const piece = 256 << 10 // one deadline for each: a slow peer is not a dead one
 		c.SetWriteDeadline(time.Now().Add(stall))
-		n, err = c.file.Write(p[:min(piece, len(p))])
+		var n int
+		n, err = c.file.Write(p[taken:min(taken+piece, len(p))])
 		if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 			err = nil
 		}
+		taken += n
 	}
-	return err
+	return taken, err
 }
 
 // writeNow writes what the socket takes at once.

@@ -25,6 +25,13 @@ const (
 	CodeShuttingDown    Code = "shutting_down"
 	CodeInternal        Code = "internal"
 
+	// Those of the agent front alone.
+	CodeUnknownProc    Code = "unknown_proc"
+	CodeProcDead       Code = "proc_dead"
+	CodeProcLimit      Code = "proc_limit"
+	CodeNotAllowed     Code = "not_allowed"
+	CodeUnknownSession Code = "unknown_session"
+
 	// CodeUnknownOp stands in journal records only: on the wire an unknown op
 	// keeps the exact answer of older agents, which carries no code.
 	CodeUnknownOp Code = "unknown_op"
@@ -34,6 +41,7 @@ const (
 type Error struct {
 	Code    Code
 	Message string
+	Rule    string // what refused it, where that was a rule; for the journal alone
 }
 
 // Error returns the sentence alone: it goes out as the "error" field.
@@ -56,4 +64,28 @@ func CodeOf(err error) Code {
 	default:
 		return CodeInternal
 	}
+}
+
+// RuleOf returns the rule that an error names, or "".
+func RuleOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Rule
+	}
+	return ""
+}
+
+// CodeOf returns the code of an error as the caller's front says it.
+func (c Caller) CodeOf(err error) Code {
+	code := CodeOf(err)
+	if c.Front != frontA2E {
+		return code
+	}
+	switch code {
+	case CodeUnknownHandle:
+		return CodeUnknownProc
+	case CodeNotRunning:
+		return CodeProcDead
+	}
+	return code
 }

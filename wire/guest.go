@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,6 +20,18 @@ const (
 
 // DefaultStall is how long a peer may take nothing of its replies.
 const DefaultStall = 30 * time.Second
+
+// protocol is what a connection must know of what is spoken on it.
+type protocol interface {
+	front() string
+	// parse reads a line into x; what it says of a bad one is in x.refused.
+	parse(x *exchange, line []byte)
+	serve(x *exchange) (Message, error)
+	// reply writes the line that answers x.
+	reply(e *encoder, x *exchange, m Message, err error)
+	// note has a verb journaled that the backend did not journal itself.
+	note(x *exchange, err error)
+}
 
 // Guest is the front of the guest protocol: it serves a Backend on
 // connections. Its fields are set before the first one.
@@ -44,11 +57,15 @@ func (s *scratch) emptyLogs() *LogsReply {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// connection is one peer of the guest front. One goroutine reads it and
+// connection is one peer of a front. One goroutine reads it and
 // answers what can be answered at once; each request that may take time has a
 // goroutine of its own.
 type connection struct {
-	guest *Guest
+	speaks protocol
+	budget *budget
+	log    *slog.Logger
+	stall  time.Duration
+
 	conn  *Conn
 	lines *LineReader
 	heard bool // the first line was read
@@ -74,9 +91,21 @@ type connection struct {
 // left. When drain ends, nothing more is read, and it returns once what was
 // read is answered; when ctx ends, it returns at once.
 func (g *Guest) ServeConn(ctx, drain context.Context, conn *Conn) {
-	c := &connection{guest: g, conn: conn, lines: newIdleReader(conn, MaxLine), ctx: ctx}
+	c := newConnection(ctx, conn, g)
+	c.budget, c.log, c.stall = &g.budget, g.Log, cmp.Or(g.Stall, DefaultStall)
+	c.serve(drain)
+}
+
+func newConnection(ctx context.Context, conn *Conn, speaks protocol) *connection {
+	c := &connection{speaks: speaks, conn: conn, lines: newIdleReader(conn, MaxLine), ctx: ctx}
 	c.ended.L = &c.mu
 	c.waits, c.gone = context.WithCancel(ctx)
+	return c
+}
+
+// serve is ServeConn of every front.
+func (c *connection) serve(drain context.Context) {
+	conn := c.conn
 	defer context.AfterFunc(c.waits, func() { conn.Close() })()
 	defer context.AfterFunc(drain, c.drain)()
 	defer conn.Close()
@@ -161,10 +190,10 @@ func (c *connection) refuse(err error) {
 
 func (c *connection) newExchange(line []byte, refused error) *exchange {
 	return &exchange{
-		caller:  Caller{Front: "guest", Peer: c.conn.PeerName(), Began: time.Now()},
+		caller:  Caller{Front: c.speaks.front(), Peer: c.conn.PeerName(), Began: time.Now()},
 		refused: refused,
 		size:    len(line),
-		budget:  &c.guest.budget,
+		budget:  c.budget,
 	}
 }
 
@@ -174,7 +203,7 @@ func (c *connection) receive(line []byte) bool {
 	x := c.newExchange(line, nil)
 	c.parse(x, line)
 	if c.conn.tcp && !c.heard && !x.object {
-		c.guest.Backend.Note(x.caller, "", x.refused)
+		c.speaks.note(x, x.refused)
 		return false
 	}
 	c.heard = true
@@ -211,7 +240,7 @@ func (c *connection) dispatch(x *exchange) {
 func (c *connection) begin(x *exchange) (atOnce bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	quick := x.refused != nil || x.verb.kind == reads && !waits(x.request)
+	quick := x.refused != nil || x.verb.kind == opens || x.verb.kind == reads && !waits(x.request)
 	if quick && (x.id != "" || c.turn == nil) {
 		return true
 	}
@@ -254,10 +283,10 @@ func (c *connection) finish(x *exchange) {
 func (c *connection) answer(x *exchange) {
 	x.scratch = scratches.Get().(*scratch)
 	m, err := c.call(x)
-	if err != nil {
-		m = beside(m)
-	}
 	c.reply(x, m, err)
+	if x.replied != nil {
+		x.replied()
+	}
 	if granted := x.granted.Load(); granted > 0 {
 		x.budget.give(granted)
 	}
@@ -267,7 +296,7 @@ func (c *connection) answer(x *exchange) {
 // reply writes the reply, a large one in pieces.
 func (c *connection) reply(x *exchange, m Message, err error) {
 	e := encoder{dst: x.scratch.line[:0], to: c}
-	e.reply(x.id, m, err, !x.older)
+	c.speaks.reply(&e, x, m, err)
 	if e.err != nil { // the rest of the line cannot be had
 		c.gone()
 	}
@@ -281,43 +310,53 @@ func (c *connection) call(x *exchange) (m Message, err error) {
 	noted := false
 	defer func() {
 		if !noted {
-			c.guest.Backend.Note(x.caller, cut(x.handle, 64), err)
+			c.speaks.note(x, err)
 		}
 	}()
 	if x.refused != nil {
 		return nil, x.refused
 	}
 	defer c.recovered(x, &err)
-	m, err = x.verb.serve(x, c.guest.Backend)
-	noted = x.verb.kind != reads
+	m, err = c.speaks.serve(x)
+	noted = x.verb.kind != reads && !x.unheard
 	return m, err
 }
 
 // parse reads a line into x; see exchange.parse.
 func (c *connection) parse(x *exchange, line []byte) {
 	defer c.recovered(x, &x.refused)
-	x.parse(line)
+	c.speaks.parse(x, line)
 }
 
 // recovered is deferred: it turns a panic over one request into its answer.
 func (c *connection) recovered(x *exchange, err *error) {
 	if reason := recover(); reason != nil {
-		c.guest.Log.Error("request panicked", "op", x.caller.Op, "reason", reason, "stack", string(debug.Stack()))
+		c.log.Error("request panicked", "op", x.caller.Op, "reason", reason, "stack", string(debug.Stack()))
 		*err = Errorf(CodeInternal, "internal error")
 	}
 }
 
-// send sends the next bytes. A peer that breaks or does not read is gone.
-// Called with writing held.
-func (c *connection) send(p []byte) {
-	if c.waits.Err() != nil {
-		return
+// send sends the next bytes, and tells how many the peer's end took. A peer
+// that breaks or does not read is gone. Called with writing held.
+func (c *connection) send(p []byte) (taken int, err error) {
+	if err := c.waits.Err(); err != nil {
+		return 0, err
 	}
-	stall := c.guest.Stall
-	if stall == 0 {
-		stall = DefaultStall
-	}
-	if err := c.conn.writeAll(p, stall); err != nil {
+	if taken, err = c.conn.writeAll(p, c.stall); err != nil {
 		c.gone()
 	}
+	return taken, err
+}
+
+// front, parse, serve, reply and note make the guest protocol a protocol.
+func (g *Guest) front() string                      { return "guest" }
+func (g *Guest) parse(x *exchange, line []byte)     { x.parse(line) }
+func (g *Guest) note(x *exchange, err error)        { g.Backend.Note(x.caller, cut(x.handle, 64), err) }
+func (g *Guest) serve(x *exchange) (Message, error) { return x.verb.serve(x, g.Backend) }
+
+func (g *Guest) reply(e *encoder, x *exchange, m Message, err error) {
+	if err != nil {
+		m = beside(m)
+	}
+	e.reply(x.id, m, err, !x.older)
 }

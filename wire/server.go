@@ -104,6 +104,10 @@ func (s *Server) accept(l *Listener) {
 	}
 }
 
+// Add serves a connection that no listener accepted, until the server stops.
+// It must be called before Serve.
+func (s *Server) Add(c *Conn) { s.admit(c) }
+
 // admit serves a connection, or says at once that there are too many.
 func (s *Server) admit(c *Conn) {
 	s.mu.Lock()

@@ -28,6 +28,8 @@ const (
 	// inOrder changes a process's input: those of one process begin in the
 	// order in which they came.
 	inOrder
+	// opens is served before anything more is read. The backend journals it.
+	opens
 )
 
 // endsWithPeer reports whether nobody wants the outcome once the peer is gone.
@@ -185,6 +187,10 @@ type exchange struct {
 
 	after [2]<-chan struct{} // to be answered before this one begins; nil is none
 	done  chan struct{}      // closed when this one is answered
+
+	answer  *a2eVerb // on the agent front: how it is answered
+	unheard bool     // refused by the front: the backend knows nothing of it
+	replied func()   // called once the reply is out
 }
 
 // reserve asks for memory until the reply is out.

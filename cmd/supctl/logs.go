@@ -23,7 +23,8 @@ and stderr to stderr. Bytes that are no longer held are reported on stderr.
 With -f it goes on until both streams have ended.`,
 		Example: `  supctl logs p_0123456789abcdef
   supctl logs -f --tail 10 p_0123456789abcdef`,
-		Args: operands("HANDLE"),
+		Args:              operands("HANDLE"),
+		ValidArgsFunction: a.completeHandles(anyProcess),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			handle, at, err := args[0], client.Position{}, error(nil)
 			switch {

@@ -60,5 +60,5 @@ func usagef(format string, args ...any) error {
 
 // complain writes an error as one line.
 func (a *app) complain(err error) {
-	fmt.Fprintf(a.stderr, "supctl: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+	a.remark("supctl: " + strings.ReplaceAll(err.Error(), "\n", "; "))
 }

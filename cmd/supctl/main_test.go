@@ -52,12 +52,14 @@ const noRaceSleep = "atexit_sleep_ms=0"
 // own commands they have:
 //
 //	agent [FLAG...]     starts an agent in $WORK and sets SUPERVISOR_ADDR; stops it at the end
+//	                    ($SUPERVISOR is its image)
 //	handle NAME         sets NAME to what the last command printed
 //	code N CMD ARG...   runs CMD, which must exit with N
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", noRaceSleep)
+			e.Setenv("SUPERVISOR", supervisor)
 			return nil
 		},
 		Dir:                 "testdata/script",
@@ -258,5 +260,17 @@ func TestLogsFollowOverACrash(t *testing.T) {
 	after, _ := io.ReadAll(out)
 	if err := cmd.Wait(); err != nil || string(before)+string(after) != "before\nafter\n" {
 		t.Errorf("%q then %q, %v: %s", before, after, err, stderr.String())
+	}
+}
+
+// Every command says what it does, with an example.
+func TestHelp(t *testing.T) {
+	for _, cmd := range (&app{}).root().Commands() {
+		if cmd.Hidden {
+			continue
+		}
+		if cmd.Short == "" || !strings.HasPrefix(cmd.Example, "  ") || !strings.Contains(cmd.Example, "supctl "+cmd.Name()) {
+			t.Errorf("%s: %q with the example %q", cmd.Name(), cmd.Short, cmd.Example)
+		}
 	}
 }

@@ -46,6 +46,15 @@ func (a *app) copyOut(chunks iter.Seq2[client.Chunk, error], at client.Position)
 	return at, nil
 }
 
+// remark writes a line for a person. A terminal in raw mode has to be told to go
+// back to its left side.
+func (a *app) remark(line string) {
+	if a.raw {
+		line = "\r\n" + line + "\r"
+	}
+	fmt.Fprintln(a.stderr, line)
+}
+
 // stream is where a process's stream goes.
 func (a *app) stream(s client.Stream) io.Writer {
 	if s == client.Stderr {
@@ -95,6 +104,13 @@ func (a *app) terminalWidth() int {
 func (a *app) colour() bool {
 	return a.terminalWidth() > 0 && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
 }
+
+// Colours.
+const (
+	red       = "\x1b[31m"
+	green     = "\x1b[32m"
+	plainText = "\x1b[0m"
+)
 
 // signalName is TERM for 15, and the number of a signal without a name.
 func signalName(n int) string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"slices"
@@ -19,8 +18,9 @@ func (a *app) psCommand() *cobra.Command {
 		Use:   "ps [-a]",
 		Short: "List processes",
 		Long: `Ps lists the processes that run, with -a also those that have ended and are not
-forgotten yet. AGE is the time since the start, or since the end; OUT counts the
-bytes of both streams.`,
+forgotten yet. STATE is running, or why the process ended with its exit code or
+signal; AGE is how long it has run, or how long ago it ended; OUT counts the bytes
+of both streams.`,
 		Example: `  supctl ps
   supctl ps -a --json | jq -r '.[] | select(.exit_code != 0) | .handle'`,
 		Args: operands(),
@@ -52,102 +52,29 @@ func (a *app) printRows(procs []client.Proc) error {
 	return err
 }
 
-// The columns of the table. The last one takes the room that is left.
-const (
-	columnHandle = iota
-	columnPID
-	columnState
-	columnAge
-	columnOut
-	columnCmd
-	columns
-)
+// psColumns are those of ps.
+var psColumns = []column{{"HANDLE", false}, {"PID", true}, {"STATE", false}, {"AGE", false}, {"OUT", true}, {"CMD", false}}
 
-type row [columns]string
-
-// gutter is what separates columns.
-const gutter = "  "
+// stateColumn is the one that is painted.
+const stateColumn = 2
 
 func (a *app) printTable(procs []client.Proc, now time.Time) error {
-	rows := []row{{"HANDLE", "PID", "STATE", "AGE", "OUT", "CMD"}}
-	paints := []string{""}
+	t := table{columns: psColumns, painted: stateColumn}
 	for _, p := range procs {
-		since := p.StartedAt
-		if !p.Running {
-			since = p.ExitedAt
-		}
-		rows = append(rows, row{
-			p.Handle, fmt.Sprint(p.PID), state(p), ago(time.Unix(since, 0), now),
-			size(p.StdoutLen + p.StderrLen), quoted(p.Cmd),
-		})
-		paints = append(paints, paint(p))
+		cells := []string{p.Handle, fmt.Sprint(p.PID), state(p), age(p, now), size(p.StdoutLen + p.StderrLen), quoted(p.Cmd)}
+		t.rows = append(t.rows, row{cells, paint(p)})
 	}
-	widths := layout(rows, a.terminalWidth())
-	w := bufio.NewWriter(a.stdout)
-	for i, r := range rows {
-		if !a.colour() {
-			paints[i] = ""
-		}
-		fmt.Fprintln(w, r.line(widths, paints[i]))
-	}
-	return w.Flush()
+	lines := t.lines(a.terminalWidth(), a.colour())
+	_, err := fmt.Fprintln(a.stdout, strings.Join(lines, "\n"))
+	return err
 }
 
-// layout is the width of each column. In a terminal, whose width is not 0, no
-// line is wider than that: columns that do not fit are left out, the last
-// first, and have width -1. The handle is always whole.
-func layout(rows []row, terminal int) (widths [columns]int) {
-	used := -len(gutter)
-	for c := range widths {
-		for _, r := range rows {
-			widths[c] = max(widths[c], width(r[c]))
-		}
-		room := terminal - used - len(gutter)
-		switch {
-		case terminal == 0 || c == columnHandle:
-		case c == columnCmd && room >= len("CMD"):
-			widths[c] = room
-		case room < widths[c]:
-			widths[c], room = -1, 0
-			terminal = min(terminal, used) // nothing fits behind a gap
-			continue
-		}
-		used += widths[c] + len(gutter)
+// age is how long a process has run, or how long ago it ended.
+func age(p client.Proc, now time.Time) string {
+	if p.Running {
+		return ago(time.Unix(p.StartedAt, 0), now)
 	}
-	return widths
-}
-
-// line is a row in its columns, its state painted.
-func (r row) line(widths [columns]int, paint string) string {
-	var b strings.Builder
-	for c, width := range widths {
-		if width < 0 {
-			continue
-		}
-		if c > 0 {
-			b.WriteString(gutter)
-		}
-		b.WriteString(r.cell(c, width, paint))
-	}
-	return strings.TrimRight(b.String(), " ")
-}
-
-// cell pads; numbers to the left.
-func (r row) cell(c, width int, paint string) string {
-	switch c {
-	case columnPID, columnAge, columnOut:
-		return fmt.Sprintf("%*s", width, r[c])
-	case columnCmd:
-		return fit(r[c], width)
-	case columnState:
-		padded := fmt.Sprintf("%-*s", width, r[c])
-		if paint != "" {
-			padded = paint + padded + "\x1b[0m"
-		}
-		return padded
-	default:
-		return fmt.Sprintf("%-*s", width, r[c])
-	}
+	return ago(time.Unix(p.ExitedAt, 0), now) + " ago"
 }
 
 // state is running, or the reason of the end with the exit code or the signal.
@@ -185,9 +112,9 @@ func reason(p client.Proc) string {
 func paint(p client.Proc) string {
 	switch {
 	case p.Running:
-		return "\x1b[32m"
+		return green
 	case p.ExitCode != 0:
-		return "\x1b[31m"
+		return red
 	default:
 		return ""
 	}

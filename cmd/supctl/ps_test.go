@@ -87,22 +87,22 @@ func TestQuotedReadsBack(t *testing.T) {
 // No line is wider than the terminal, and no handle is cut.
 func TestTableFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rows := []row{{"HANDLE", "PID", "STATE", "AGE", "OUT", "CMD"}}
+		ps := table{columns: psColumns, painted: stateColumn}
 		for range rapid.IntRange(0, 5).Draw(t, "rows") {
-			rows = append(rows, row{
+			ps.rows = append(ps.rows, row{cells: []string{
 				"p_0123456789abcdef", rapid.StringMatching(`[0-9]{1,7}`).Draw(t, "pid"), rapid.StringMatching(`running|exited 1{1,3}`).Draw(t, "state"),
 				"3m", "17K", rapid.StringMatching(`[a-z 漢字]{1,80}`).Draw(t, "cmd"),
-			})
+			}})
 		}
 		terminal := rapid.IntRange(18, 120).Draw(t, "terminal")
-		widths := layout(rows, terminal)
-		for _, r := range rows {
-			line := r.line(widths, "")
-			if used := width(line); used > terminal || !strings.HasPrefix(line, r[columnHandle]) {
+		cut, whole := ps.lines(terminal, false), ps.lines(0, false)
+		for i, r := range ps.rows {
+			line := cut[i+1]
+			if used := width(line); used > terminal || !strings.HasPrefix(line, r.cells[0]) {
 				t.Errorf("%d columns of %d: %q", used, terminal, line)
 			}
-			if whole := r.line(layout(rows, 0), ""); !strings.HasSuffix(whole, strings.TrimRight(r[columnCmd], " ")) {
-				t.Errorf("cut off a terminal: %q", whole)
+			if !strings.HasSuffix(whole[i+1], strings.TrimRight(r.cells[5], " ")) {
+				t.Errorf("cut off a terminal: %q", whole[i+1])
 			}
 		}
 	})

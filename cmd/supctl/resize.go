@@ -12,10 +12,11 @@ import (
 
 func (a *app) resizeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "resize HANDLE COLSxROWS",
-		Short:   "Set the size of a process's terminal",
-		Example: `  supctl resize p_0123456789abcdef 120x40`,
-		Args:    operands("HANDLE", "COLSxROWS"),
+		Use:               "resize HANDLE COLSxROWS",
+		Short:             "Set the size of a process's terminal",
+		Example:           `  supctl resize p_0123456789abcdef 120x40`,
+		Args:              operands("HANDLE", "COLSxROWS"),
+		ValidArgsFunction: a.completeHandles(hasTerminal),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cols, rows, err := parseSize(args[1])
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"supervisor/client"
+	"supervisor/internal/manpage"
 )
 
 // app is what every command needs: the world around it and the global flags.
@@ -20,6 +21,7 @@ type app struct {
 	environ        []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	raw            bool // the terminal is in raw mode
 
 	addr string
 	json bool
@@ -36,8 +38,8 @@ The agent's address is --addr, else $SUPERVISOR_ADDR, else the agent's default
 unix socket. It is one of unix:PATH, vsock:CID:PORT, tcp:HOST:PORT (loopback)
 and hybrid:PATH:PORT (the host side of a VMM's vsock).
 
-Exit codes: 0, 1 for an error, 2 for a command line that cannot be meant; run
-and wait exit with the process's own code, 128+N when signal N ended it.`,
+Exit codes: 0, 1 for an error, 2 for a command line that cannot be meant; run,
+attach, wait and exec exit with the process's own code, 128+N when signal N ended it.`,
 		Example: `  supctl run -- make test
   supctl --addr vsock:3:18047 ps -a
   supctl logs -f p_0123456789abcdef`,
@@ -52,8 +54,11 @@ and wait exit with the process's own code, 128+N when signal N ended it.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		a.startCommand(), a.runCommand(), a.psCommand(), a.logsCommand(), a.stdinCommand(),
-		a.signalCommand(), a.killCommand(), a.resizeCommand(), a.waitCommand(), a.infoCommand(),
+		a.attachCommand(), a.signalCommand(), a.killCommand(), a.resizeCommand(), a.waitCommand(),
+		a.topCommand(), a.journalCommand(), a.execCommand(), a.cpCommand(), a.infoCommand(), a.upgradeCommand(),
+		a.completionCommand(), manpage.Command(a.stdout),
 	)
+	root.CompletionOptions.DisableDefaultCmd = true // ours has no powershell
 	return root
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"os"
 	"os/signal"
 	"syscall"
@@ -24,6 +26,7 @@ var forwarded = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, sys
 
 func (a *app) runCommand() *cobra.Command {
 	var flags specFlags
+	var terminal bool
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- CMD [ARG...]",
 		Short: "Start a process and stay with it until its end",
@@ -32,21 +35,33 @@ it and exits with its code, or 128+N when signal N ended it.
 
 When a descendant still holds the output 2 s after the process ended, run ends.`,
 		Example: `  supctl run -- make test
+  supctl run -t -- bash
   tar c src | supctl run --cwd /tmp -- tar x`,
 		Args: commandLine,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, argv []string) error {
 			signals := make(chan os.Signal, 16)
 			notify(signals)
 			defer signal.Stop(signals)
-			reply, err := c.Start(ctx, flags.spec(argv))
+			request := flags.spec(argv)
+			if terminal {
+				a.askForTerminal(&request)
+			}
+			reply, err := c.Start(ctx, request)
 			if err != nil {
 				return err
 			}
 			f := &foreground{a, c, reply.Handle}
-			return f.run(ctx, signals)
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			go f.forward(ctx, signals)
+			if request.PTY {
+				return f.attach(ctx)
+			}
+			return f.run(ctx)
 		}),
 	}
 	flags.add(cmd.Flags())
+	cmd.Flags().BoolVarP(&terminal, "terminal", "t", false, "give the process a terminal, if stdin is one; ctrl-p ctrl-q leaves it")
 	return cmd
 }
 
@@ -68,12 +83,13 @@ type foreground struct {
 	handle string
 }
 
-func (f *foreground) run(ctx context.Context, signals <-chan os.Signal) error {
+func (f *foreground) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go f.forward(ctx, signals)
 	go f.feed(ctx) // a read of a terminal cannot be ended: it ends with us
-	exit, err := f.follow(ctx)
+	exit, err := f.follow(ctx, func(ctx context.Context) iter.Seq2[client.Chunk, error] {
+		return f.client.Follow(ctx, f.handle, client.Position{})
+	})
 	if err != nil {
 		return f.brokenPipe(ctx, err)
 	}
@@ -110,8 +126,9 @@ func (f *foreground) complainUnlessOver(ctx context.Context, err error) {
 	f.complain(err)
 }
 
-// follow writes the output and returns how the process ended.
-func (f *foreground) follow(ctx context.Context) (exit client.Exit, err error) {
+// follow writes the output, which is the process's from its start, and returns
+// how the process ended.
+func (f *foreground) follow(ctx context.Context, output func(context.Context) iter.Seq2[client.Chunk, error]) (exit client.Exit, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	following, stop := context.WithCancel(ctx)
 	var waiting error
@@ -121,7 +138,7 @@ func (f *foreground) follow(ctx context.Context) (exit client.Exit, err error) {
 		exit, waiting = f.client.Wait(ctx, f.handle)
 		time.AfterFunc(linger, stop)
 	}()
-	at, err := f.copyOut(f.client.Follow(following, f.handle, client.Position{}), client.Position{})
+	at, err := f.copyOut(output(following), client.Position{})
 	if following.Err() != nil && ctx.Err() == nil {
 		_, err = f.copyOut(f.client.Held(ctx, f.handle, at), at)
 	}
@@ -130,7 +147,7 @@ func (f *foreground) follow(ctx context.Context) (exit client.Exit, err error) {
 	}
 	<-exited
 	cancel()
-	return exit, errors.Join(err, waiting)
+	return exit, cmp.Or(err, waiting)
 }
 
 // brokenPipe ends the process as the reader of our output has ended: in a

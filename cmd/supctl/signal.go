@@ -18,7 +18,8 @@ func (a *app) signalCommand() *cobra.Command {
 		Short: "Send a signal to a process group",
 		Example: `  supctl signal p_0123456789abcdef TERM
   supctl signal --leader p_0123456789abcdef 10`,
-		Args: operands("HANDLE", "SIGNAL"),
+		Args:              operands("HANDLE", "SIGNAL"),
+		ValidArgsFunction: a.completeHandles(running, "TERM", "INT", "HUP", "KILL", "QUIT", "USR1", "USR2", "STOP", "CONT"),
 	}
 	send := func(signal int) action {
 		return func(ctx context.Context, c *client.Client, args []string) error {

@@ -36,6 +36,7 @@ func (a *app) startCommand() *cobra.Command {
 		Use:   "start [flags] -- CMD [ARG...]",
 		Short: "Start a process and print its handle",
 		Example: `  supctl start -- python3 -m http.server 8000
+  supctl start --idem backup-2026-01-31 -- /usr/local/bin/backup
   supctl start --cwd /srv --env DEBUG=1 --timeout 1h -- sh -c 'make && ./serve'`,
 		Args: commandLine,
 		RunE: a.connected(func(ctx context.Context, c *client.Client, argv []string) error {
@@ -52,5 +53,6 @@ func (a *app) startCommand() *cobra.Command {
 	}
 	flags.add(cmd.Flags())
 	cmd.Flags().BoolVar(&flags.request.PTY, "pty", false, "give the process a terminal")
+	cmd.Flags().StringVar(&flags.request.Idem, "idem", "", "start at most once per `KEY`: again with the same command, it prints the first one's handle")
 	return cmd
 }

@@ -18,7 +18,8 @@ func (a *app) stdinCommand() *cobra.Command {
 read. The process's stdin stays open, unless --close is given.`,
 		Example: `  echo hello | supctl stdin p_0123456789abcdef
   supctl stdin --close p_0123456789abcdef </dev/null`,
-		Args: operands("HANDLE"),
+		Args:              operands("HANDLE"),
+		ValidArgsFunction: a.completeHandles(running),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			pipe := c.StdinPipe(ctx, args[0])
 			_, err := io.Copy(pipe, a.stdin)

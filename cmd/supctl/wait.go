@@ -10,10 +10,11 @@ import (
 
 func (a *app) waitCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "wait HANDLE",
-		Short:   "Wait for a process's end and exit with its code",
-		Example: `  supctl wait p_0123456789abcdef; echo $?`,
-		Args:    operands("HANDLE"),
+		Use:               "wait HANDLE",
+		Short:             "Wait for a process's end and exit with its code",
+		Example:           `  supctl wait p_0123456789abcdef; echo $?`,
+		Args:              operands("HANDLE"),
+		ValidArgsFunction: a.completeHandles(anyProcess),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			exit, err := c.Wait(ctx, args[0])
 			if err == nil && a.json {

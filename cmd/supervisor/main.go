@@ -92,5 +92,9 @@ func runServe(ctx context.Context, args, environ []string, stdout, stderr io.Wri
 	if err != nil {
 		return err
 	}
-	return serve(ctx, o, stderr)
+	if isInit() {
+		return serveAsInit(ctx, o, stderr)
+	}
+	_, err = serve(ctx, o, stderr)
+	return err
 }

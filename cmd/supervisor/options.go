@@ -23,8 +23,10 @@ type options struct {
 	mayFail    map[wire.Addr]bool // default addresses that are not there everywhere
 	access     wire.Access
 	maxConns   int
+	killOnExit bool // processes are stopped with the agent
 	logLevel   slog.Level
 	engine     engine.Config
+	a2e        a2eOptions
 	runtimeDir string
 }
 
@@ -37,8 +39,9 @@ type serveFlags struct {
 	tailBytes                  int
 	journalMaxBytes            int64
 	journalSync, onDamaged     string
-	insecureTCP                bool
+	insecureTCP, killOnExit    bool
 	logLevel                   string
+	a2e                        a2eFlags
 }
 
 // parseServe reads flags and environment; a flag wins. All errors are usage
@@ -77,11 +80,17 @@ func (f *serveFlags) define() *pflag.FlagSet {
 	flags.IntVar(&f.tailBytes, "tail-bytes", 8192, "end of each stream kept in the journal")
 	flags.Int64Var(&f.journalMaxBytes, "journal-max-bytes", 64<<20, "records kept in the journal")
 	flags.StringVar(&f.journalSync, "journal-sync", "always", "always, batch or off")
-	flags.StringVar(&f.onDamaged, "on-damaged-journal", "refuse", "refuse or set-aside")
+	onDamaged := "refuse"
+	if isInit() { // a machine without an agent helps nobody
+		onDamaged = "set-aside"
+	}
+	flags.StringVar(&f.onDamaged, "on-damaged-journal", onDamaged, "refuse or set-aside; set-aside as PID 1")
+	flags.BoolVar(&f.killOnExit, "kill-on-exit", false, "stop all processes with the agent, as PID 1 does")
 	flags.StringArrayVar(&f.allowCID, "allow-cid", nil, "vsock peer that may speak; repeatable (default 2, the host)")
 	flags.StringArrayVar(&f.allowUID, "allow-uid", nil, "unix peer that may speak; repeatable (default the agent's own uid and 0)")
 	flags.BoolVar(&f.insecureTCP, "insecure-tcp", false, "allow tcp: addresses, whose peers have no identity")
 	flags.IntVar(&f.maxConns, "max-conns", wire.DefaultMaxConns, "connections at once")
+	f.a2e.define(flags)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return flags
 }
@@ -135,7 +144,7 @@ func (f *serveFlags) defaultDirs(env map[string]string) {
 
 // check turns flags into options, or says which one is wrong.
 func (f *serveFlags) check() (options, error) {
-	o := options{maxConns: f.maxConns, runtimeDir: f.runtimeDir}
+	o := options{maxConns: f.maxConns, runtimeDir: f.runtimeDir, killOnExit: f.killOnExit}
 	if err := f.checkNumbers(); err != nil {
 		return o, err
 	}
@@ -159,22 +168,30 @@ func (f *serveFlags) check() (options, error) {
 		JournalMaxBytes: f.journalMaxBytes, JournalSync: sync, SetAsideDamaged: f.onDamaged == "set-aside",
 		Version: version,
 	}
-	return o, nil
+	return o, f.a2e.check(&o, f.insecureTCP)
+}
+
+const maxRetainSec = 10 * 365 * 24 * 3600 // ten years: fits every clock
+
+// bounded is a flag whose value has limits.
+type bounded struct {
+	flag             string
+	value, low, high int64
 }
 
 func (f *serveFlags) checkNumbers() error {
-	const maxRetainSec = 10 * 365 * 24 * 3600 // ten years: fits every clock
-	for _, n := range []struct {
-		flag             string
-		value, low, high int64
-	}{
+	return firstOutside([]bounded{
 		{"max-procs", int64(f.maxProcs), 1, 100_000},
 		{"proc-buf-bytes", f.ringBytes, 4096, 1 << 40},
 		{"proc-retain-sec", f.retainSec, 0, maxRetainSec},
 		{"tail-bytes", int64(f.tailBytes), 0, 256 << 10},
 		{"journal-max-bytes", f.journalMaxBytes, 1 << 16, 1 << 40},
 		{"max-conns", int64(f.maxConns), 1, 1 << 20},
-	} {
+	})
+}
+
+func firstOutside(flags []bounded) error {
+	for _, n := range flags {
 		if n.value < n.low || n.value > n.high {
 			return usagef("--%s %d: want %d to %d", n.flag, n.value, n.low, n.high)
 		}
@@ -190,14 +207,9 @@ func (f *serveFlags) checkAddresses(o *options) error {
 	}
 	o.mayFail = map[wire.Addr]bool{}
 	for _, s := range listen {
-		a, err := wire.ParseAddr(s)
-		switch {
-		case err != nil:
-			return usageError{err}
-		case a.Network == wire.TCP && !f.insecureTCP:
-			return usagef("--listen %s: a tcp peer has no identity; --insecure-tcp allows it", s)
-		case a.Network == wire.Hybrid:
-			return usagef("--listen %s: a hybrid address is for clients", s)
+		a, err := parseListen("listen", s, f.insecureTCP)
+		if err != nil {
+			return err
 		}
 		o.listen = append(o.listen, a)
 		o.mayFail[a] = f.listen == nil && s == vsock
@@ -208,6 +220,20 @@ func (f *serveFlags) checkAddresses(o *options) error {
 	}
 	o.access.UIDs, err = numbers("allow-uid", f.allowUID)
 	return err
+}
+
+// parseListen reads an address to listen on.
+func parseListen(flag, s string, insecureTCP bool) (wire.Addr, error) {
+	a, err := wire.ParseAddr(s)
+	switch {
+	case err != nil:
+		return a, usageError{err}
+	case a.Network == wire.TCP && !insecureTCP:
+		return a, usagef("--%s %s: a tcp peer has no identity; --insecure-tcp allows it", flag, s)
+	case a.Network == wire.Hybrid:
+		return a, usagef("--%s %s: a hybrid address is for clients", flag, s)
+	}
+	return a, nil
 }
 
 func numbers(flag string, values []string) ([]uint32, error) {

@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,12 +32,15 @@ type agent struct {
 	opts      options
 	log       *slog.Logger
 	engine    *engine.Engine
-	listeners []*wire.Listener
+	listeners []*wire.Listener // of the guest protocol
+	a2e       []*wire.Listener // of the agent front
+
+	stdioEnded <-chan struct{} // of the agent front; nil: it is not spoken there
 }
 
 // serve runs the agent until a signal or ctx ends it, or another image takes
-// over.
-func serve(ctx context.Context, o options, stderr io.Writer) error {
+// over. The reason is the signal's name.
+func serve(ctx context.Context, o options, stderr io.Writer) (reason string, err error) {
 	inherited, err := engine.Inherit() // before anything else opens descriptors
 	log, flush := newLog(stderr, o.logLevel)
 	defer flush()
@@ -46,15 +51,15 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	}
 	if err != nil && inherited != nil {
 		log.Error("cannot take over: going back", "error", err)
-		return inherited.RollBack(a.opts.engine.Image, err)
+		return "", inherited.RollBack(a.opts.engine.Image, err)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	for {
 		reason, err := a.run(stop)
 		if reason != "" || err != nil {
-			return a.close(reason, err)
+			return reason, a.close(reason, err)
 		}
 	}
 }
@@ -70,7 +75,11 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 	}
 	a.opts.engine.Log, a.opts.engine.ReapOrphans = a.log, true
 	if inherited != nil {
-		if a.listeners, err = inherit(inherited.Listeners(), a.opts.access); err == nil {
+		fds := inherited.Listeners()
+		if a.listeners, err = inherit(byFront(fds, ""), a.opts.access); err == nil {
+			a.a2e, err = inherit(byFront(fds, frontA2E), a.opts.access)
+		}
+		if err == nil {
 			a.engine, err = inherited.Adopt(a.opts.engine)
 		}
 		return err
@@ -78,25 +87,43 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 	if a.engine, err = engine.Open(a.opts.engine); err != nil {
 		return err
 	}
-	if a.listeners, err = listen(a.opts, a.log); err != nil {
+	if a.a2e, err = listen(a.opts.a2e.listen, a.opts, a.log); err == nil {
+		a.listeners, err = listen(a.opts.listen, a.opts, a.log)
+	}
+	if err != nil {
 		return closeEngine(a.engine, "cannot listen", err)
 	}
 	return nil
 }
 
+// servers makes one for each front.
+func (a *agent) servers() ([]*wire.Server, error) {
+	guest := wire.NewServer(&wire.Guest{Backend: a.engine, Log: a.log}, a.listeners, a.opts.maxConns, a.log)
+	agents, err := a.agentFront()
+	return []*wire.Server{guest, agents}, err
+}
+
 // run serves until a signal, whose name it returns. It returns neither reason
 // nor error if a handover failed and serving should go on.
 func (a *agent) run(stop <-chan string) (reason string, err error) {
-	server := wire.NewServer(&wire.Guest{Backend: a.engine, Log: a.log}, a.listeners, a.opts.maxConns, a.log)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		server.Serve(context.Background())
-	}()
-	a.log.Info("ready", "version", version, "pid", os.Getpid(), "listen", addresses(a.listeners))
+	servers, err := a.servers()
+	if err != nil {
+		return "", err
+	}
+	var served sync.WaitGroup
+	for _, s := range servers {
+		served.Go(func() { s.Serve(context.Background()) })
+	}
+	a.log.Info("ready", "version", version, "pid", os.Getpid(), "listen", addresses(a.listeners), "a2e", addresses(a.a2e))
+	a.tellManager(notifyReady)
 	within := closeWithin
 	select {
 	case reason = <-stop:
+		a.tellManager(notifyStopping)
+		a.log.Info("stopping", "reason", reason)
+		a.engine.Quiesce()
+	case <-a.stdioEnded:
+		reason = "stdin ended"
 		a.log.Info("stopping", "reason", reason)
 		a.engine.Quiesce()
 	case <-a.engine.Upgrades():
@@ -106,30 +133,56 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	_ = server.Shutdown(ctx) // what it cuts off is a peer that does not read
-	<-served
+	for _, s := range servers {
+		served.Go(func() { _ = s.Shutdown(ctx) }) // what it cuts off is a peer that does not read
+	}
+	served.Wait()
 	if reason == "" {
 		a.log.Error("cannot hand over: going on", "error", a.handOver())
 	}
 	return reason, nil
 }
 
+// tellManager tells the service manager, without whom the agent gets along.
+func (a *agent) tellManager(state string) {
+	if err := notify(state); err != nil {
+		a.log.Warn("the service manager cannot be told", "state", state, "error", err)
+	}
+}
+
 // handOver returns only if it fails.
 func (a *agent) handOver() error {
 	var fds []engine.ListenerFD
-	for _, l := range a.listeners {
-		fd, err := l.FD()
-		if err != nil {
-			return err
+	for front, listeners := range map[string][]*wire.Listener{"": a.listeners, frontA2E: a.a2e} {
+		for _, l := range listeners {
+			fd, err := l.FD()
+			if err != nil {
+				return err
+			}
+			fds = append(fds, engine.ListenerFD{Addr: l.Addr().String(), Front: front, FD: fd})
 		}
-		fds = append(fds, engine.ListenerFD{Addr: l.Addr().String(), FD: fd})
 	}
 	return a.engine.HandOver(fds)
 }
 
+// stopGrace is what processes have between SIGTERM and SIGKILL, and stopWithin
+// what all of them have together.
+const (
+	stopGrace  = 5 * time.Second
+	stopWithin = 8 * time.Second
+)
+
 // close ends what serve has put together.
 func (a *agent) close(reason string, cause error) error {
-	for _, l := range a.listeners {
+	if a.opts.killOnExit {
+		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+		defer cancel()
+		if isInit() {
+			termStrays(a.engine.Running())
+		}
+		a.engine.StopProcesses(ctx, stopGrace)
+	}
+	for _, l := range slices.Concat(a.listeners, a.a2e) {
 		_ = l.Close() // its descriptor goes with the process anyway
 	}
 	return closeEngine(a.engine, reason, cause)
@@ -185,11 +238,11 @@ func catchSignals(ctx context.Context) <-chan string {
 	return stop
 }
 
-// listen opens every address. A default one that this machine does not have is
-// a warning.
-func listen(o options, log *slog.Logger) ([]*wire.Listener, error) {
+// listen opens addresses. A default one that this machine does not have is a
+// warning.
+func listen(addrs []wire.Addr, o options, log *slog.Logger) ([]*wire.Listener, error) {
 	var out []*wire.Listener
-	for _, a := range o.listen {
+	for _, a := range addrs {
 		l, err := wire.Listen(a, o.access)
 		if err != nil && o.mayFail[a] {
 			log.Warn("not listening on a default address", "error", err)

@@ -15,8 +15,8 @@ var allowed = map[string][]string{
 	"engine":         {"statemachine", "journal", "procs", "wire", "upgrade"},
 	"client":         {"wire"},
 	"cmd/supervisor": {"engine", "journal", "wire"},
-	"cmd/supctl":     {"client"},
-	"tools/replay":   {"journal", "statemachine", "client"},
+	"cmd/supctl":     {"client", "internal/manpage"},
+	"tools/replay":   {"journal", "statemachine", "client", "internal/manpage"},
 	"internal/bench": {"client", "journal"},
 	"internal/e2e":   {"client", "journal", "statemachine", "wire"}, // tests of the binaries alone
 }

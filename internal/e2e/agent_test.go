@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,18 +43,24 @@ func TestMain(m *testing.M) {
 // agent is a running supervisor with a state directory of its own.
 type agent struct {
 	*client.Client
-	t       testing.TB
-	dir     string
-	args    []string
-	wrapper []string // what runs the agent, if it is not run directly
-	cmd     *exec.Cmd
+	t    testing.TB
+	dir  string
+	exe  string
+	args []string
+	cmd  *exec.Cmd
 }
 
 // start runs an agent until the end of the test; then its journal must verify
 // and fold, and nothing of what it started may be left.
 func start(t testing.TB, args ...string) *agent {
 	t.Helper()
-	a := &agent{t: t, dir: t.TempDir(), args: args}
+	return startImage(t, binary, args...)
+}
+
+// startImage is start for an image that is installed somewhere.
+func startImage(t testing.TB, exe string, args ...string) *agent {
+	t.Helper()
+	a := &agent{t: t, dir: t.TempDir(), exe: exe, args: args}
 	a.serve()
 	t.Cleanup(func() {
 		a.killAll()
@@ -71,13 +76,26 @@ func (a *agent) path() string { return filepath.Join(a.dir, "state", "journal.db
 // serve starts the agent and connects to it.
 func (a *agent) serve() {
 	a.t.Helper()
-	if !a.launch() {
+	a.launch(a.command())
+}
+
+// command is what runs the agent.
+func (a *agent) command() *exec.Cmd {
+	return exec.Command(a.exe, append([]string{
+		"serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"),
+	}, a.args...)...)
+}
+
+// launch runs a command that becomes the agent, and connects to it.
+func (a *agent) launch(cmd *exec.Cmd) {
+	a.t.Helper()
+	if !a.begin(cmd) {
 		a.t.Fatalf("the agent does not answer\n%s", a.log())
 	}
 }
 
-// launch is serve for an agent that may fail to start.
-func (a *agent) launch() (answers bool) {
+// begin is launch for an agent that may fail to start.
+func (a *agent) begin(cmd *exec.Cmd) (answers bool) {
 	a.t.Helper()
 	a.Client = nil
 	logFile, err := os.OpenFile(filepath.Join(a.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -85,10 +103,7 @@ func (a *agent) launch() (answers bool) {
 		a.t.Fatal(err)
 	}
 	defer logFile.Close()
-	argv := append(slices.Clone(a.wrapper), binary, "serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"))
-	argv = append(argv, a.args...)
-	a.cmd = exec.Command(argv[0], argv[1:]...)
-	a.cmd.Stderr = logFile
+	a.cmd, cmd.Stderr = cmd, logFile
 	if err := a.cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}

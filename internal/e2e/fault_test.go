@@ -70,7 +70,7 @@ func TestFaults(t *testing.T) {
 // meetFault has one life meet the fault, in its first moments or in a state
 // directory that an earlier one has left, and checks what remains.
 func meetFault(t *testing.T, f fault) (hit bool) {
-	a := &agent{t: t, dir: t.TempDir()}
+	a := &agent{t: t, dir: t.TempDir(), exe: binary}
 	known := &acknowledged{starts: map[string]int{}, exits: map[string]int{}}
 	if rand.IntN(2) == 0 { // so that it recovers
 		a.serve()
@@ -79,8 +79,9 @@ func meetFault(t *testing.T, f fault) (hit bool) {
 		a.kill9()
 	}
 	trace := filepath.Join(t.TempDir(), "trace")
-	a.wrapper = []string{"strace", "-f", "--seccomp-bpf", "-o", trace, "-e", "trace=" + f.call, "-e", "inject=" + f.String()}
-	if a.launch() {
+	wrapped := append([]string{"-f", "--seccomp-bpf", "-o", trace, "-e", "trace=" + f.call, "-e", "inject=" + f.String()},
+		a.command().Args...)
+	if a.begin(exec.Command("strace", wrapped...)) {
 		known.some(a)
 		a.mustEnd(known)
 	}
@@ -89,7 +90,6 @@ func meetFault(t *testing.T, f fault) (hit bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.wrapper = nil
 	a.serve()
 	a.wait(a.sh("exit 0"))
 	a.killAll()

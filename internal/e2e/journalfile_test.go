@@ -107,7 +107,7 @@ func TestC29WrongFiles(t *testing.T) {
 // say so and to work.
 func setAside(t *testing.T, path string) {
 	t.Helper()
-	a := &agent{t: t, dir: t.TempDir(), args: []string{"--on-damaged-journal", "set-aside"}}
+	a := &agent{t: t, dir: t.TempDir(), exe: binary, args: []string{"--on-damaged-journal", "set-aside"}}
 	if err := os.Rename(filepath.Dir(path), filepath.Dir(a.path())); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestC29UnusableFiles(t *testing.T) {
 
 // A journal of zero length is a new one.
 func TestEmptyJournal(t *testing.T) {
-	a := &agent{t: t, dir: t.TempDir()}
+	a := &agent{t: t, dir: t.TempDir(), exe: binary}
 	if err := os.MkdirAll(filepath.Dir(a.path()), 0o700); err != nil {
 		t.Fatal(err)
 	}

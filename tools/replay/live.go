@@ -60,6 +60,9 @@ func (l *liveSource) extent() (first uint64, head journal.Head, err error) {
 	return info.FirstSeq, head, l.about(err)
 }
 
+// base is not known: agents do not tell the hash of what they pruned.
+func (l *liveSource) base() (journal.Head, bool) { return journal.Head{}, false }
+
 // snapshot finds none: agents do not serve theirs.
 func (l *liveSource) snapshot() (s journal.Snapshot, found bool, err error) { return s, false, nil }
 

@@ -9,6 +9,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +67,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	p.warn("%s", oneLine(err))
 	return exitUsage
+}
+
+// printJSON prints a value as one line.
+func (p *program) printJSON(v any) error {
+	enc := json.NewEncoder(p.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
 }
 
 // warn prints a line on stderr.

@@ -41,6 +41,9 @@ func (e *eventsCommand) printAnchor(src source, lines *json.Encoder) (after uint
 	if e.after == 0 {
 		return 0, nil
 	}
+	if base, known := src.base(); known && base.Seq == e.after {
+		return base.Seq, lines.Encode(link{base.Seq, base.Hash.String()})
+	}
 	anchor, err := src.page(e.after - 1)
 	if len(anchor) == 0 {
 		return e.after, err

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -68,6 +69,56 @@ func TestRawIsWhatAVerifierNeeds(t *testing.T) {
 		}
 		if verified, _, _ := invoke("verify", c.args[0]); !strings.HasSuffix(verified, head+"\n") {
 			t.Errorf("%v: head %s, but %s", c.args, head, verified)
+		}
+	}
+}
+
+// Where the oldest records were pruned, the link that they left comes first,
+// and every retained record after it.
+func TestRawStartsAtTheBase(t *testing.T) {
+	path := place(t)
+	writePruned(t, path)
+	src, err := openFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.close()
+	oldest, _, err := src.extent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, _ := invoke("events", "--raw", path)
+	if first, _, _, err := verifyRaw(stdout); err != nil || first != oldest {
+		t.Errorf("the first whole record is %d, the oldest is %d, %v", first, oldest, err)
+	}
+}
+
+// The verifier of docs/verify.py comes to the same head as replay verify, and
+// finds an altered record.
+func TestIndependentVerifier(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	verify := func(lines string) (string, error) {
+		cmd := exec.Command(python, "../../docs/verify.py")
+		cmd.Stdin = strings.NewReader(lines)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	whole, pruned := place(t), place(t)
+	write(t, whole, journal.Options{}, busyDay().payloads())
+	writePruned(t, pruned)
+	for _, path := range []string{whole, pruned} {
+		stdout, _, _ := invoke("events", "--raw", path)
+		verified, _, _ := invoke("verify", path)
+		if out, err := verify(stdout); err != nil || out != verified {
+			t.Errorf("%v: it says %q, replay verify %q", err, out, verified)
+		}
+		lines := strings.Split(stdout, "\n")
+		lines[7] = strings.Replace(lines[7], `"payload":"h`, `"payload":"i`, 1)
+		if out, err := verify(strings.Join(lines, "\n")); err == nil || !strings.HasPrefix(out, "record ") {
+			t.Errorf("an altered record passed: %q", out)
 		}
 	}
 }

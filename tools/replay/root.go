@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"supervisor/internal/manpage"
 )
 
 // root is the command line.
@@ -25,7 +27,8 @@ or a duration ago (10m, 1h30m).`,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(p.events(), p.state(), p.logs(), p.verify())
+	root.AddCommand(p.events(), p.state(), p.diff(), p.why(), p.logs(), p.cast(), p.timeline(), p.stats(), p.verify(),
+		manpage.Command(p.out))
 	return root
 }
 

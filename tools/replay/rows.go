@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -42,6 +41,7 @@ type procJSON struct {
 	Orphaned  bool       `json:"orphaned,omitempty"`
 	Session   string     `json:"session,omitempty"`
 	Rusage    *usageJSON `json:"rusage,omitempty"`
+	Requested uint64     `json:"requested_seq"` // of the record that asked for it: the order of starts
 }
 
 type usageJSON struct {
@@ -52,28 +52,28 @@ type usageJSON struct {
 
 // startingJSON is a start whose outcome is not known.
 type startingJSON struct {
-	Handle  string   `json:"handle"`
-	Cmd     []string `json:"cmd"`
-	Cwd     string   `json:"cwd"`
-	PTY     bool     `json:"pty"`
-	Session string   `json:"session,omitempty"`
+	Handle    string   `json:"handle"`
+	Cmd       []string `json:"cmd"`
+	Cwd       string   `json:"cwd"`
+	PTY       bool     `json:"pty"`
+	Session   string   `json:"session,omitempty"`
+	Requested uint64   `json:"requested_seq"`
 }
 
-func (s *stateCommand) printJSON(r *statemachine.Registry, stamp statemachine.Stamp) error {
-	shown := stateJSON{Seq: r.Seq(), Partial: r.Partial(), Procs: []procJSON{}, Starting: []startingJSON{}}
+// stateOf is the registry as it was at a moment, as state --json prints it.
+func stateOf(r *statemachine.Registry, stamp statemachine.Stamp) *stateJSON {
+	shown := &stateJSON{Seq: r.Seq(), Partial: r.Partial(), Procs: []procJSON{}, Starting: []startingJSON{}}
 	if stamp != (statemachine.Stamp{}) {
 		shown.Time = utc(stamp.Wall)
 	}
 	for _, p := range r.Processes() {
 		if p.State == statemachine.StateRequested {
-			shown.Starting = append(shown.Starting, startingJSON{p.Handle, p.Spec.Cmd, p.Spec.Cwd, p.Spec.PTY, p.Spec.Session})
+			shown.Starting = append(shown.Starting, startingJSON{p.Handle, p.Spec.Cmd, p.Spec.Cwd, p.Spec.PTY, p.Spec.Session, p.RequestedSeq})
 		} else {
 			shown.Procs = append(shown.Procs, procRow(p))
 		}
 	}
-	enc := json.NewEncoder(s.out)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(shown)
+	return shown
 }
 
 func procRow(p *statemachine.Process) procJSON {
@@ -82,7 +82,7 @@ func procRow(p *statemachine.Process) procJSON {
 		State: p.State.String(), Running: p.State.Alive(), Orphaned: p.Orphaned,
 		Drained:   drained(p),
 		StdoutLen: p.Output.StdoutLen, StderrLen: p.Output.StderrLen,
-		StartedAt: *utc(p.StartedAt.Wall),
+		StartedAt: *utc(p.StartedAt.Wall), Requested: p.RequestedSeq,
 	}
 	if p.State.Ended() {
 		row.ExitCode, row.Signal, row.TimedOut, row.Reason = p.Exit.ExitCode, p.Exit.Signal, p.Exit.TimedOut, string(p.Exit.Reason)

@@ -19,6 +19,8 @@ type source interface {
 	// extent is the oldest retained record, the head's successor if there is
 	// none, and the head as it is now.
 	extent() (first uint64, head journal.Head, err error)
+	// base is the link before the oldest retained record, if it is known.
+	base() (journal.Head, bool)
 	// snapshot is the newest snapshot, and whether there is one.
 	snapshot() (journal.Snapshot, bool, error)
 	close() error
@@ -57,6 +59,8 @@ func (f fileSource) page(after uint64) ([]journal.Record, error) {
 }
 
 func (f fileSource) extent() (uint64, journal.Head, error) { return f.FirstSeq(), f.Head(), nil }
+
+func (f fileSource) base() (journal.Head, bool) { return f.Base(), true }
 
 func (f fileSource) snapshot() (journal.Snapshot, bool, error) { return f.Snapshot() }
 
@@ -121,6 +125,7 @@ func readAhead(src source, after, until uint64, batches chan<- batch, stop <-cha
 type entry struct {
 	statemachine.Record
 	hash journal.Hash
+	size int // bytes of its stored form
 }
 
 // entries yields what records yields, decoded.
@@ -136,7 +141,7 @@ func decode(stored iter.Seq2[journal.Record, error]) iter.Seq2[entry, error] {
 			if err == nil {
 				rec, err = d.Decode(r.Seq, r.Payload)
 			}
-			if !yield(entry{rec, r.Hash}, err) || err != nil {
+			if !yield(entry{rec, r.Hash, len(r.Payload)}, err) || err != nil {
 				return
 			}
 		}

@@ -34,7 +34,7 @@ func (s *stateCommand) run(src source, _ []string) error {
 	if err != nil {
 		return err
 	}
-	at, stamp, err := s.locate(src, first, head.Seq)
+	at, stamp, err := s.at.locate(src, first, head.Seq)
 	if err != nil {
 		return err
 	}
@@ -46,19 +46,19 @@ func (s *stateCommand) run(src source, _ []string) error {
 		s.warn("kinds of records unknown to this version were passed over: the state may differ from the agent's")
 	}
 	if s.json {
-		return s.printJSON(registry, stamp)
+		return s.printJSON(stateOf(registry, stamp))
 	}
 	return s.printTable(registry, stamp, head.Seq)
 }
 
 // locate finds the record that is meant, and when it was made.
-func (s *stateCommand) locate(src source, first, head uint64) (at uint64, stamp statemachine.Stamp, err error) {
+func (p *position) locate(src source, first, head uint64) (at uint64, stamp statemachine.Stamp, err error) {
 	at = head
 	switch {
-	case !s.at.IsZero():
-		at, err = lastNotAfter(src, first, head, s.at.Time)
-	case s.at.text != "":
-		at, err = s.at.seq, inRange(s.at.seq, first, head)
+	case !p.IsZero():
+		at, err = lastNotAfter(src, first, head, p.Time)
+	case p.text != "":
+		at, err = p.seq, inRange(p.seq, first, head)
 	}
 	if err == nil && at >= first {
 		stamp, err = stampOf(src, at)

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strconv"
 	"testing"
 
@@ -46,22 +45,7 @@ func tell(t *rapid.T, s *story, r *statemachine.Registry) {
 // not there is a snapshot.
 func TestStateAtEveryRecord(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := newStory()
-		s.add("", &statemachine.AgentStarted{Version: "1"})
-		tell(rt, s, s.registry(t, 1))
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := dir + "/journal.db"
-		cut := rapid.IntRange(1, len(s.records)).Draw(rt, "snapshot")
-		write(t, path, journal.Options{}, s.payloads()[:cut])
-		edit(t, path, journal.Options{}, func(j *journal.Journal) {
-			takeSnapshot(t, j, s.registry(t, cut))
-			if _, err := j.Append(s.payloads()[cut:]...); err != nil {
-				t.Fatal(err)
-			}
-		})
+		s, path, _ := tellStory(t, rt, false)
 		for seq := 1; seq <= len(s.records); seq++ {
 			checkState(t, path, s, seq)
 		}

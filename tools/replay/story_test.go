@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,8 +79,10 @@ func (s *story) registry(t testing.TB, n int) *statemachine.Registry {
 func write(t testing.TB, path string, o journal.Options, payloads [][]byte) {
 	t.Helper()
 	edit(t, path, o, func(j *journal.Journal) {
-		if _, err := j.Append(payloads...); err != nil {
-			t.Fatal(err)
+		for batch := range slices.Chunk(payloads, 5000) {
+			if _, err := j.Append(batch...); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -12,14 +12,32 @@ import (
 )
 
 func (p *program) verify() *cobra.Command {
-	cmd := p.command("verify JOURNAL", "Check the whole journal", p.runVerify)
+	var log string
+	cmd := p.command("verify JOURNAL", "Check the whole journal, or a log that was saved", func(src source, args []string) error {
+		if log != "" {
+			return p.verifyLog(src, log, args[0], args[1])
+		}
+		return p.runVerify(src, args)
+	})
+	cmd.Use += " [--log FILE HANDLE STREAM]"
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if log != "" {
+			return exactly("verify JOURNAL HANDLE STREAM")(cmd, args)
+		}
+		return exactly("verify JOURNAL")(cmd, args)
+	}
 	cmd.Long = `Check the whole journal: that no record is missing or altered (the hash
 chain), that each can be read and can follow those before it, that the state
 after each is sound, and that the snapshot is the state that it claims to be.
 
 Exit 0 and one line with the head, or exit 1 and the first record that is bad.
 A chain does not show that its end was cut off: compare the head with one that
-was kept elsewhere.`
+was kept elsewhere.
+
+With --log check a saved log instead: that FILE holds every byte that the
+process HANDLE wrote to STREAM, stdout or stderr, and nothing else, by the
+SHA-256 that the journal keeps of the whole stream.`
+	cmd.Flags().StringVar(&log, "log", "", "check this `FILE`, a saved log")
 	return cmd
 }
 

@@ -1,0 +1,382 @@
+"""A client of the agent front (PROTOCOL.md, part two). Python 3.9, standard library only.
+
+    with Session.connect("unix:/run/supervisor/a2e.sock") as session:
+        python = session.spawn(["python3", "-i"])
+        python.write("print(6 * 7)\n")
+        print(python.read_line())
+
+A session outlives its connection: when that breaks, the next call connects
+again, and says which event it saw last, so that none is missed or seen twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import json
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from typing import BinaryIO, Callable, Deque, Dict, List, Mapping, Optional, Sequence
+
+Message = Dict[str, object]
+
+
+class A2EError(Exception):
+    """What the agent refused. `code` is stable: unknown_proc, proc_dead, proc_limit, not_allowed, …"""
+
+    def __init__(self, error: str) -> None:
+        super().__init__(error)
+        self.code = error.partition(":")[0]
+
+
+class Disconnected(A2EError):
+    """The connection broke, and could not be made again."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"disconnected: {why}")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a process: text, a gap in it, or the end."""
+
+    seq: int
+    proc_id: str
+    stream: str  # stdout, stderr or killed
+    text: str = ""
+    raw: bytes = b""
+    partial: bool = False  # the beginning of a line: a prompt
+    dropped: int = 0  # bytes that were lost before this event
+    code: Optional[int] = None  # of an exit
+
+    @property
+    def is_exit(self) -> bool:
+        return self.stream == "killed" or self.code is not None
+
+
+def parse_event(m: Message) -> Event:
+    data = json.loads(str(m["data"]))
+    text = data.get("text", "")
+    raw = base64.b64decode(data["base64"]) if "base64" in data else text.encode()
+    return Event(
+        int(m["seq"]), str(m["proc_id"]), str(m["stream_type"]), text, raw,
+        data.get("partial", False), data.get("dropped", 0), data.get("code"),
+    )  # fmt: skip
+
+
+class Connection:
+    """Lines of JSON in both directions, over a socket or a pair of pipes."""
+
+    def __init__(self, reader: BinaryIO, writer: BinaryIO, close: Callable[[], None]) -> None:
+        self._reader, self._writer, self.close = reader, writer, close
+
+    def send(self, m: Message) -> None:
+        try:
+            self._writer.write(json.dumps(m).encode() + b"\n")
+            self._writer.flush()
+        except (OSError, ValueError) as e:
+            raise Disconnected(str(e)) from e
+
+    def receive(self) -> Message:
+        try:
+            line = self._reader.readline()
+        except (OSError, ValueError) as e:
+            raise Disconnected(str(e)) from e
+        if not line.endswith(b"\n"):
+            raise Disconnected("the agent closed it")
+        return json.loads(line)
+
+
+def dial(address: str) -> Connection:
+    """Connects to unix:PATH, tcp:HOST:PORT or vsock:CID:PORT."""
+    network, _, rest = address.partition(":")
+    if network == "unix":
+        s = socket.socket(socket.AF_UNIX)
+        target: object = rest
+    elif network == "tcp":
+        s = socket.socket(socket.AF_INET)
+        host, _, port = rest.rpartition(":")
+        target = (host, int(port))
+    elif network == "vsock":
+        s = socket.socket(socket.AF_VSOCK)
+        cid, _, port = rest.partition(":")
+        target = (int(cid), int(port))
+    else:
+        raise ValueError(f"bad address {address!r}: want unix:PATH, tcp:HOST:PORT or vsock:CID:PORT")
+    try:
+        s.connect(target)  # type: ignore[arg-type]
+    except OSError as e:
+        s.close()
+        raise Disconnected(f"{address}: {e}") from e
+
+    def close() -> None:
+        try:
+            s.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        s.close()
+
+    return Connection(s.makefile("rb"), s.makefile("wb"), close)
+
+
+def launch(argv: Sequence[str]) -> Connection:
+    """Starts an agent that speaks on its stdin and stdout (`supervisor serve --a2e stdio`).
+
+    Closing the connection ends the agent; its processes and sessions live on for the next one.
+    """
+    p = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert p.stdin is not None and p.stdout is not None
+    stdin, stdout = p.stdin, p.stdout
+
+    def close() -> None:
+        try:
+            stdin.close()
+        except OSError:
+            pass
+        p.wait()
+
+    return Connection(stdout, stdin, close)
+
+
+class Session:
+    """A session. It may be used by several threads."""
+
+    def __init__(self, connect: Callable[[], Connection], session_id: str = "", retry: float = 10.0) -> None:
+        """`retry` is for how many seconds a broken connection is tried again."""
+        self._connect, self._retry = connect, retry
+        self._lock = threading.Condition()
+        self._replies: Dict[str, Message] = {}
+        self._procs: Dict[str, Process] = {}
+        self._early: Dict[str, List[Event]] = {}
+        self._broken: Optional[Disconnected] = None
+        self._closed = False
+        self.id = session_id
+        self.last_seq = 0
+        self._conn = self._handshake(resumes=bool(session_id))
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @classmethod
+    def connect(cls, address: str, session_id: str = "", retry: float = 10.0) -> "Session":
+        """Opens a session, or goes on with one that is known by its id."""
+        return cls(lambda: dial(address), session_id, retry)
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection. The session and its processes live on for a while."""
+        with self._lock:
+            self._closed = True
+            conn = self._conn
+        conn.close()
+        self._reader.join()
+
+    def cut(self) -> None:
+        """Breaks the connection, as a network might."""
+        self._conn.close()
+
+    def spawn(
+        self, cmd: Sequence[str], cwd: str = "", env: Optional[Mapping[str, str]] = None, stdin: bool = True, timeout: int = 0
+    ) -> "Process":
+        """Starts a command. `timeout` is in seconds, 0 is none; without `stdin` its input is empty."""
+        reply = self._ask(
+            "proc/spawn", session_id=self.id, cmd=list(cmd), cwd=cwd, env=dict(env or {}),
+            stdin_mode="pipe" if stdin else "null", timeout=timeout,
+        )  # fmt: skip
+        return self._process(str(reply["proc_id"]), int(reply["pid"]))  # type: ignore[call-overload]
+
+    def attach(self, proc_id: str) -> "Process":
+        """A process that this session has already."""
+        return self._process(proc_id, int(self.status(proc_id)["pid"]))  # type: ignore[call-overload]
+
+    def status(self, proc_id: str) -> Message:
+        """The ProcStatus of a process, and `status`, its one word."""
+        reply = self._ask("proc/status", proc_id=proc_id)
+        return {**reply["proc"], "status": reply["status"]}  # type: ignore[dict-item]
+
+    def processes(self) -> List[Message]:
+        return list(self._ask("proc/status", proc_id="")["procs"])  # type: ignore[call-overload]
+
+    def _process(self, proc_id: str, pid: int) -> "Process":
+        with self._lock:
+            p = self._procs.get(proc_id)
+            if p is None:
+                p = self._procs[proc_id] = Process(self, proc_id, pid)
+                for event in self._early.pop(proc_id, []):
+                    p._take(event)
+            return p
+
+    def _handshake(self, resumes: bool) -> Connection:
+        conn = self._connect()
+        hello: Message = {"type": "handshake/req", "id": str(uuid.uuid4()), "version": "1.0", "session_id": self.id}
+        if resumes and self.last_seq:
+            hello["last_seq"] = self.last_seq
+        conn.send(hello)
+        reply = conn.receive()
+        if reply.get("error"):
+            conn.close()
+            raise A2EError(str(reply["error"]))
+        self.id = str(reply["session_id"])
+        return conn
+
+    def _ask(self, kind: str, **fields: object) -> Message:
+        """Sends a request and waits for its reply.
+
+        A request that could not be sent waits for the next connection. One whose reply did not come is not
+        sent again: it may have been carried out.
+        """
+        request = str(uuid.uuid4())
+        message: Message = {"type": kind + "/req", "id": request, "version": "1.0", "ts": time.time(), **fields}
+        with self._lock:
+            conn = self._send(message)
+            while request not in self._replies:
+                if self._conn is not conn or self._broken:
+                    raise self._broken or Disconnected("before the reply: it may have been carried out")
+                self._lock.wait()
+            reply = self._replies.pop(request)
+        if reply.get("error"):
+            raise A2EError(str(reply["error"]))
+        return reply
+
+    def _send(self, m: Message) -> Connection:
+        while True:
+            if self._broken:
+                raise self._broken
+            conn = self._conn
+            try:
+                conn.send(m)
+                return conn
+            except Disconnected:
+                while self._conn is conn and not self._broken:
+                    self._lock.wait()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                m = self._conn.receive()
+            except Disconnected as e:
+                if not self._resume(e):
+                    return
+                continue
+            with self._lock:
+                self._sort(m)
+                self._lock.notify_all()
+
+    def _sort(self, m: Message) -> None:
+        if m.get("type") != "proc/read/event":
+            self._replies[str(m.get("req_id"))] = m
+            return
+        event = parse_event(m)
+        self.last_seq = event.seq
+        p = self._procs.get(event.proc_id)
+        if p is None:
+            self._early.setdefault(event.proc_id, []).append(event)
+        else:
+            p._take(event)
+
+    def _resume(self, why: Disconnected) -> bool:
+        """Connects again, unless the session was closed or that takes too long."""
+        end = time.monotonic() + self._retry
+        while not self._closed and time.monotonic() < end:
+            try:
+                conn = self._handshake(resumes=True)
+            except Disconnected as e:
+                why = e
+                time.sleep(0.05)
+                continue
+            except A2EError as e:
+                why = Disconnected(str(e))
+                break
+            with self._lock:
+                self._conn = conn
+                self._lock.notify_all()
+            return True
+        with self._lock:
+            self._broken = why
+            self._lock.notify_all()
+        return False
+
+
+class Process:
+    """A process of a session. Its events are kept until they are read."""
+
+    def __init__(self, session: Session, proc_id: str, pid: int) -> None:
+        self._session, self.proc_id, self.pid = session, proc_id, pid
+        self._events: Deque[Event] = collections.deque()
+        self.exit: Optional[Event] = None
+
+    def _take(self, event: Event) -> None:
+        self._events.append(event)
+        if event.is_exit:
+            self.exit = event
+
+    def write(self, data: "str | bytes", eof: bool = False) -> None:
+        """Writes to the process's stdin, and closes it with `eof`."""
+        if isinstance(data, bytes):
+            fields = {"data": base64.b64encode(data).decode(), "encoding": "base64"}
+        else:
+            fields = {"data": data}
+        self._session._ask("proc/write", proc_id=self.proc_id, eof=eof, **fields)
+
+    def kill(self, signal: str = "SIGTERM") -> str:
+        """Signals the process's group; returns the status, which is `running` if it takes more than 5 s."""
+        return str(self._session._ask("proc/kill", proc_id=self.proc_id, signal=signal)["state"])
+
+    def status(self) -> Message:
+        return self._session.status(self.proc_id)
+
+    def next_event(self, timeout: Optional[float] = None) -> Optional[Event]:
+        """The next event, or None after the last one. TimeoutError if there is none in time."""
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._session._lock:
+            while not self._events:
+                if self.exit is not None:
+                    return None
+                if self._session._broken:
+                    raise self._session._broken
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError(f"no event within {timeout} s")
+                self._session._lock.wait(left)
+            return self._events.popleft()
+
+    def read_line(self, stream: str = "stdout", timeout: Optional[float] = None) -> str:
+        """The next text of a stream up to its line end, prompts included; "" after the last. Passes over the other stream."""
+        line = ""
+        while not line.endswith("\n"):
+            event = self.next_event(timeout)
+            if event is None or event.is_exit:
+                break
+            if event.stream == stream:
+                line += event.text
+        return line
+
+    def read_until(self, text: str, stream: str = "stdout", timeout: Optional[float] = None) -> str:
+        """Everything of a stream until it ends with `text`: a prompt, for example."""
+        seen = ""
+        while not seen.endswith(text):
+            event = self.next_event(timeout)
+            if event is None or event.is_exit:
+                raise EOFError(f"the process ended before {text!r}: {seen!r}")
+            if event.stream == stream:
+                seen += event.text
+        return seen
+
+    def wait(self, timeout: Optional[float] = None) -> Event:
+        """The exit. Events before it are dropped."""
+        while True:
+            event = self.next_event(timeout)
+            if event is None or event.is_exit:
+                assert self.exit is not None
+                return self.exit
+
+
+__all__ = ["A2EError", "Connection", "Disconnected", "Event", "Process", "Session", "dial", "launch"]

@@ -1,0 +1,538 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"supervisor/client"
+	"supervisor/statemachine"
+)
+
+// startFront is start with an agent front.
+func startFront(t testing.TB, args ...string) *agent {
+	t.Helper()
+	return start(t, append([]string{"--a2e", "unix:" + filepath.Join(t.TempDir(), "a2e.sock")}, args...)...)
+}
+
+// front is the path of the agent front's socket.
+func (a *agent) front() string { return strings.TrimPrefix(a.args[1], "unix:") }
+
+// session is a connection of the agent front. Events are collected while it
+// waits for replies.
+type session struct {
+	t      testing.TB
+	conn   net.Conn
+	lines  *bufio.Reader
+	id     string
+	asked  int
+	events []event
+	ended  map[string]bool // whose exit is among the events
+}
+
+type event struct {
+	Seq    int    `json:"seq"`
+	ProcID string `json:"proc_id"`
+	Stream string `json:"stream_type"`
+	ReqID  string `json:"req_id"`
+	Data   string `json:"data"`
+	text   string
+	exit   bool
+}
+
+// open connects. The error is the handshake's.
+func (a *agent) open(id string, fields string) (*session, error) {
+	a.t.Helper()
+	conn, err := net.Dial("unix", a.front())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { conn.Close() })
+	s := &session{t: a.t, conn: conn, lines: bufio.NewReader(conn), id: id, ended: map[string]bool{}}
+	r := s.ask(fmt.Sprintf(`"type":"handshake/req","session_id":%q%s`, id, fields))
+	if r["error"] != "" {
+		return nil, fmt.Errorf("%v", r["error"])
+	}
+	s.id = r["session_id"].(string)
+	return s, nil
+}
+
+func (a *agent) session() *session {
+	a.t.Helper()
+	s, err := a.open("", "")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return s
+}
+
+// onlyRow is the one process that there is.
+func (a *agent) onlyRow() client.Proc {
+	a.t.Helper()
+	procs, err := a.List(a.context(10 * time.Second))
+	if err != nil || len(procs) != 1 {
+		a.t.Fatal(err, procs)
+	}
+	return procs[0]
+}
+
+func (a *agent) resume(old *session, fields string) *session {
+	a.t.Helper()
+	s, err := a.open(old.id, fields)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return s
+}
+
+// ask sends a message with these fields and waits for its reply.
+func (s *session) ask(fields string) reply {
+	s.t.Helper()
+	s.asked++
+	id := fmt.Sprint("k", s.asked)
+	if _, err := fmt.Fprintf(s.conn, "{\"id\":%q,%s}\n", id, fields); err != nil {
+		s.t.Fatal(err)
+	}
+	for {
+		if m := s.next(); m["req_id"] == id && m["type"] != "proc/read/event" {
+			return m
+		}
+	}
+}
+
+// next reads a message; an event is kept.
+func (s *session) next() reply {
+	s.t.Helper()
+	m, err := s.read()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return m
+}
+
+func (s *session) read() (reply, error) {
+	s.conn.SetReadDeadline(time.Now().Add(60 * time.Second))
+	line, err := s.lines.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	var m reply
+	if err := json.Unmarshal(line, &m); err != nil {
+		return nil, err
+	}
+	if m["type"] == "proc/read/event" {
+		var e event
+		var data struct {
+			Text string
+			Code *int
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(e.Data), &data); err != nil {
+			return nil, err
+		}
+		e.text, e.exit = data.Text, data.Code != nil || e.Stream == "killed"
+		s.events = append(s.events, e)
+		if e.exit {
+			s.ended[e.ProcID] = true
+		}
+	}
+	return m, nil
+}
+
+// spawn starts a bash script and returns its proc_id.
+func (s *session) spawn(script string) string {
+	s.t.Helper()
+	r := s.ask(fmt.Sprintf(`"type":"proc/spawn/req","cmd":["bash","-c",%q]`, script))
+	if r["ok"] != true {
+		s.t.Fatal(r)
+	}
+	return r["proc_id"].(string)
+}
+
+// text is what a process said so far.
+func (s *session) text(procID string) string {
+	var b strings.Builder
+	for _, e := range s.events {
+		if e.ProcID == procID {
+			b.WriteString(e.text)
+		}
+	}
+	return b.String()
+}
+
+// exits are the exit events of a process.
+func (s *session) exits(procID string) (out []event) {
+	for _, e := range s.events {
+		if e.ProcID == procID && e.exit {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// until reads events until a process has ended.
+func (s *session) until(procIDs ...string) {
+	s.t.Helper()
+	for _, id := range procIDs {
+		for !s.ended[id] {
+			s.next()
+		}
+	}
+}
+
+func counted(n int) string {
+	var b strings.Builder
+	for i := 1; i <= n; i++ {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+// Fifty sessions with four processes each get every line, in order and once,
+// the exit last, beside a session whose client never reads. That one costs the
+// agent neither memory nor threads.
+func TestManySessions(t *testing.T) {
+	a := startFront(t, "--max-procs", "300")
+	deaf := a.session()
+	for range 4 {
+		deaf.spawn("for i in {1..100000}; do echo and on and on and on; done; sleep 300")
+	}
+	lines := 2000
+	if len(buildFlags) > 0 { // the race detector
+		lines = 200
+	}
+	before := a.status("VmRSS")
+	var all sync.WaitGroup
+	for range 50 {
+		s := a.session()
+		all.Go(func() {
+			var ids []string
+			for range 4 {
+				ids = append(ids, s.spawn(fmt.Sprintf("for ((i=1; i<=%d; i++)); do echo $i; done; exit 3", lines)))
+			}
+			s.until(ids...)
+			for _, id := range ids {
+				if got := s.text(id); got != counted(lines) {
+					t.Errorf("%d bytes", len(got))
+				}
+				if e := s.exits(id)[0]; e.Data != `{"code":3}` || e.Stream != "stderr" {
+					t.Errorf("exit %+v", e)
+				}
+			}
+			for i, e := range s.events {
+				if e.Seq != i+1 {
+					t.Errorf("event %d has seq %d", i+1, e.Seq)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if grown := a.status("VmRSS") - before; grown > limit(96<<10) {
+		t.Errorf("the agent grew by %d KiB", grown)
+	}
+}
+
+// limit is wider where the race detector takes its share.
+func limit(kib int) int {
+	if len(buildFlags) > 0 {
+		return 6 * kib
+	}
+	return kib
+}
+
+// An exit is told after all text, also of a process
+// that writes a lot and is gone at once.
+func TestAgentFrontLastWords(t *testing.T) {
+	a := startFront(t, "--proc-buf-bytes", "4194304")
+	s := a.session()
+	for range 20 {
+		id := s.spawn("for ((i=1; i<=3000; i++)); do echo $i; done; exit 0")
+		s.until(id)
+		if got := s.text(id); got != counted(3000) {
+			t.Fatalf("%d bytes", len(got))
+		}
+		if last := s.events[len(s.events)-1]; last.Data != `{"code":0}` || last.Stream != "stdout" {
+			t.Fatalf("the last event is %+v", last)
+		}
+	}
+}
+
+// A descendant that holds the streams does not hold
+// back the exit, and what it says later is not sent.
+func TestAgentFrontLateDescendant(t *testing.T) {
+	a := startFront(t)
+	s := a.session()
+	began := time.Now()
+	id := s.spawn("(sleep 4; echo late) & printf now; exit 5")
+	s.until(id)
+	if took := time.Since(began); took < 1900*time.Millisecond || took > 3800*time.Millisecond {
+		t.Errorf("the exit came after %v", took)
+	}
+	time.Sleep(4500*time.Millisecond - time.Since(began)) // past the late word
+	s.ask(`"type":"proc/status/req"`)
+	if got := s.text(id); got != "now" || len(s.exits(id)) != 1 || !s.events[len(s.events)-1].exit {
+		t.Errorf("%q, %d exits", got, len(s.exits(id)))
+	}
+}
+
+// C01 on the agent front: a character that is written in two halves comes in
+// one event, whole.
+func TestAgentFrontSplitCharacter(t *testing.T) {
+	s := startFront(t).session()
+	id := s.spawn(`printf '\342\202'; sleep .3; printf '\254\n'`)
+	s.until(id)
+	if s.text(id) != "€\n" || len(s.events) != 2 {
+		t.Errorf("%+v", s.events)
+	}
+}
+
+// C06 on the agent front: only LF ends a line, and output without any costs no
+// memory.
+func TestAgentFrontCarriageReturns(t *testing.T) {
+	a := startFront(t)
+	s := a.session()
+	id := s.spawn(`printf 'A\r'; sleep .3; printf '\nB\r\n\nC\n'`)
+	s.until(id)
+	if got := s.text(id); got != "A\r\nB\r\n\nC\n" {
+		t.Errorf("%q", got)
+	}
+	if first := s.events[0]; first.text != "A\r" || !strings.Contains(first.Data, "partial") {
+		t.Errorf("an unfinished line: %+v", first)
+	}
+	s.events = nil
+	s.spawn(`while :; do printf 'x\r'; done`)
+	before := a.status("VmRSS")
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); s.events = nil {
+		s.next()
+	}
+	if grown := a.status("VmRSS") - before; grown > limit(32<<10) {
+		t.Errorf("the agent grew by %d KiB", grown)
+	}
+}
+
+// A kill -9 of the agent loses no line of a session; the last that were sent
+// may come again.
+func TestSessionOutlivesCrashes(t *testing.T) {
+	a := startFront(t)
+	s := a.session()
+	id := s.spawn("for ((i=1; i<=600; i++)); do echo $i; sleep .002; done; exit 7")
+	gone := s.spawn("exit 4")
+	s.until(gone)
+	for range 4 {
+		for range 60 {
+			s.next()
+		}
+		a.kill9()
+		for { // what was on its way
+			if _, err := s.read(); err != nil {
+				break
+			}
+		}
+		a.serve()
+		again := a.resume(s, fmt.Sprintf(`,"last_seq":%d`, s.events[len(s.events)-1].Seq))
+		if len(again.exits(gone)) > 0 {
+			t.Error("an exit that was delivered comes again")
+		}
+		again.events = s.events
+		s = again
+	}
+	s.until(id)
+	next, repeated := 1, 0
+	for word := range strings.FieldsSeq(s.text(id)) {
+		switch word {
+		case fmt.Sprint(next):
+			next++
+		default:
+			repeated++
+		}
+	}
+	if next != 601 || repeated > 200 {
+		t.Errorf("lines up to %d, %d of them twice", next-1, repeated)
+	}
+	if e := s.exits(id); len(e) != 1 || e[0].Data != `{"code":7}` && e[0].Data != `{"code":-1}` {
+		t.Errorf("exits: %+v", e)
+	}
+	for i := 1; i < len(s.events); i++ {
+		if s.events[i].Seq <= s.events[i-1].Seq {
+			t.Fatalf("seq %d after %d", s.events[i].Seq, s.events[i-1].Seq)
+		}
+	}
+}
+
+// With last_seq the agent repeats what came after it; without, it goes on with
+// what was not sent.
+func TestLastSeqRepeats(t *testing.T) {
+	a := startFront(t)
+	s := a.session()
+	id := s.spawn("echo one; echo two; exit 3")
+	s.until(id)
+	if again := a.resume(s, ""); len(again.exits(id)) != 0 {
+		t.Errorf("sent twice: %+v", again.events)
+	}
+	again := a.resume(s, `,"last_seq":1`)
+	again.until(id)
+	if again.text(id) != "two\n" || again.events[0].Seq != 2 || len(again.events) != 2 {
+		t.Errorf("repeated: %+v", again.events)
+	}
+}
+
+// A session has one connection: a newer one takes it over, and the older one is
+// closed. A prompt that the older one was sent is not sent again, but its rest.
+func TestTakingOver(t *testing.T) {
+	a := startFront(t)
+	s := a.session()
+	id := s.spawn("printf 'name? '; read x; echo $x")
+	for s.text(id) != "name? " {
+		s.next()
+	}
+	if !strings.Contains(s.events[0].Data, `"partial":true`) {
+		t.Errorf("a prompt: %s", s.events[0].Data)
+	}
+	newer := a.resume(s, "")
+	if _, err := s.read(); err == nil {
+		t.Error("the older connection lives")
+	}
+	newer.ask(fmt.Sprintf(`"type":"proc/write/req","proc_id":%q,"data":"ä\n"`, id))
+	newer.until(id)
+	if got := newer.text(id); got != "ä\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A session without a connection is closed after its time, and what runs in it
+// is killed; so does one of an agent that was down meanwhile.
+func TestSessionExpires(t *testing.T) {
+	a := startFront(t, "--a2e-session-ttl", "1")
+	s := a.session()
+	s.spawn("sleep 300")
+	handle := a.onlyRow().Handle
+	s.conn.Close()
+	if e := a.wait(handle); e.Reason != "killed" {
+		t.Errorf("ended as %+v", e)
+	}
+	if _, err := a.open(s.id, ""); err == nil || !strings.Contains(err.Error(), "unknown_session") {
+		t.Errorf("resumed: %v", err)
+	}
+	a.stop()
+	closed := 0
+	for _, r := range a.records() {
+		if r.Event.Kind() == statemachine.KindSessionClosed {
+			closed++
+		}
+	}
+	if closed != 1 {
+		t.Errorf("%d sessions were closed", closed)
+	}
+	a.serve()
+}
+
+// Every refusal is in the journal, with the rule that made it.
+func TestRefusalsAreJournaled(t *testing.T) {
+	a := startFront(t, "--a2e-max-procs", "1", "--a2e-allow-env", "LD_LIBRARY_PATH")
+	s, stranger := a.session(), a.session()
+	id := s.spawn("sleep 300")
+	for _, fields := range []string{
+		`"type":"proc/spawn/req","cmd":["sh","-c","id"]`,
+		`"type":"proc/spawn/req","cmd":["ls"],"env":{"LD_PRELOAD":"/x"}`,
+		`"type":"proc/spawn/req","cmd":["ls"],"env":{"LD_LIBRARY_PATH":"/x"}`,
+		`"type":"proc/spawn/req","cmd":["ls"],"session_id":"` + stranger.id + `"`,
+	} {
+		if r := s.ask(fields); r["ok"] != false {
+			t.Errorf("%s: %v", fields, r)
+		}
+	}
+	foreign := stranger.ask(fmt.Sprintf(`"type":"proc/kill/req","proc_id":%q`, id))["error"]
+	unknown := stranger.ask(`"type":"proc/kill/req","proc_id":"6f1e8a52-33c1-4b7e-9d10-2f5c8a7b9e01"`)["error"]
+	if foreign != unknown || !strings.HasPrefix(foreign.(string), "unknown_proc: ") {
+		t.Errorf("foreign: %v, unknown: %v", foreign, unknown)
+	}
+	a.killAll()
+	a.stop()
+	seen := map[string]int{}
+	for _, r := range a.records() {
+		if v, ok := r.Event.(*statemachine.Verb); ok && v.Front == "a2e" && !v.OK {
+			seen[v.Op+" "+v.Code+" "+v.Rule] += v.Count
+		}
+	}
+	for want, n := range map[string]int{
+		"proc/spawn not_allowed allowlist":   1,
+		"proc/spawn not_allowed environment": 1,
+		"proc/spawn proc_limit quota":        1,
+		"proc/spawn unknown_session session": 1,
+		"proc/kill unknown_proc ":            2,
+	} {
+		if seen[want] != n {
+			t.Errorf("%q: %d times; %v", want, seen[want], seen)
+		}
+	}
+	a.serve()
+}
+
+// clientDir is where the Python client is.
+const clientDir = "../../clients/python"
+
+// python runs a script beside the Python client.
+func python(t *testing.T, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("no python3")
+	}
+	cmd := exec.Command("python3", args...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+clientDir, "PYTHONDONTWRITEBYTECODE=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// The example of the README: an interactive Python, driven over a connection
+// that breaks on the way.
+func TestPythonExample(t *testing.T) {
+	a := startFront(t)
+	if got := python(t, filepath.Join(clientDir, "example.py"), "unix:"+a.front()); got != "total 5050\nexit stderr 3\n" {
+		t.Errorf("it printed %q", got)
+	}
+}
+
+// The agent front on stdin and stdout, driven through pipes. When they close
+// the agent stops; the next one has the session.
+func TestPythonStdio(t *testing.T) {
+	a := start(t)
+	a.stop()
+	got := python(t, "-c", `
+import os, sys
+from a2e import Session, launch
+flag, argv = sys.argv[1], sys.argv[2:]
+first = Session(lambda: launch(argv))
+script = "echo ready; until [ -e %s ]; do sleep .05; done; echo $FOO; exit 6" % flag
+p = first.spawn(["bash", "-c", script], env={"FOO": "bar"})
+print(p.read_line(timeout=20), end="")
+first.close()
+second = Session(lambda: launch(argv), first.id)
+p = second.attach(p.proc_id)
+os.close(os.open(flag, os.O_CREAT))
+print(p.read_line(timeout=20), end="")
+print(p.wait(timeout=20).code in (6, -1))
+try:
+    second.spawn(["sh"])
+except Exception as e:
+    print(e.code)
+second.close()
+`, filepath.Join(a.dir, "flag"), binary, "serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"), "--a2e", "stdio", "--log-level", "error")
+	if got != "ready\nbar\nTrue\nnot_allowed\n" {
+		t.Errorf("it printed %q", got)
+	}
+	a.serve()
+}
