@@ -190,11 +190,14 @@ func (e *Engine) openJournal() error {
 	path := filepath.Join(e.cfg.StateDir, "journal.db")
 	opts := journal.Options{Sync: e.cfg.JournalSync, MaxBytes: e.cfg.JournalMaxBytes, Committed: e.committed}
 	if e.inherited != nil {
-		opts.File = os.NewFile(uintptr(e.inherited.handoff.JournalFD), path)
+		var err error
+		if opts.File, err = e.inherited.file(e.inherited.JournalFD, path); err != nil {
+			return err
+		}
 	}
 	j, err := journal.Open(path, opts)
 	damaged := errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrForeign) || errors.Is(err, journal.ErrNewer)
-	if damaged && e.cfg.SetAsideDamaged {
+	if damaged && e.cfg.SetAsideDamaged && e.inherited == nil {
 		e.cfg.Log.Error("journal put aside", "error", err)
 		if e.setAside, err = journal.SetAside(path, time.Now()); err != nil {
 			return err

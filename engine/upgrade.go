@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"supervisor/procs"
 	"supervisor/statemachine"
@@ -28,17 +29,16 @@ type upgrading struct {
 // touched. When it returns the image is installed and Upgrades tells so: the
 // handover is for whoever owns the fronts, once the reply is out.
 func (e *Engine) Upgrade(ctx context.Context, caller wire.Caller, r wire.UpgradeRequest) (wire.UpgradeReply, error) {
-	if !e.upgrade.busy.TryLock() {
-		e.verbs.add(caller, "", errUpgrading)
-		return wire.UpgradeReply{}, errUpgrading
+	if err := e.mayUpgrade(); err != nil {
+		e.verbs.add(caller, "", err)
+		return wire.UpgradeReply{}, err
 	}
 	e.upgrade.images = statemachine.Images{From: e.cfg.Version, SHA256: strings.ToLower(r.SHA256)}
-	e.observed.addStep(e.note("", &statemachine.UpgradeRequested{Images: e.upgrade.images, Path: r.Path}))
 	err := e.install(r)
 	c := newCall(caller, "")
 	outcome := step{call: c, final: true}
 	if err != nil {
-		c.err = wire.Errorf(wire.CodeUpgradeRejected, "%s", err)
+		c.err = upgradeError(err)
 		outcome.command = statemachine.Note{Event: &statemachine.UpgradeRejected{Images: e.upgrade.images, Error: err.Error()}}
 	}
 	// Whoever asked may be gone by now: what was begun goes on.
@@ -53,12 +53,38 @@ func (e *Engine) Upgrade(ctx context.Context, caller wire.Caller, r wire.Upgrade
 	return wire.UpgradeReply{AgentVersion: e.upgrade.images.To}, nil
 }
 
+// mayUpgrade reserves the one upgrade that may be under way, unless nothing
+// could come of it.
+func (e *Engine) mayUpgrade() error {
+	if err := e.gate.why(); err != nil {
+		return err
+	}
+	if e.health.Load() != journalOK {
+		return wire.Errorf(wire.CodeJournalFailed, "the journal could not record the handover: its state is %s", e.journalState())
+	}
+	if !e.upgrade.busy.TryLock() {
+		return errUpgrading
+	}
+	return nil
+}
+
+// upgradeError is what a candidate that is not installed answers.
+func upgradeError(err error) error {
+	if errors.Is(err, errShuttingDown) {
+		return err
+	}
+	return wire.Errorf(wire.CodeUpgradeRejected, "%s", err)
+}
+
 // Upgrades tells of an image that is installed and waits for HandOver.
 func (e *Engine) Upgrades() <-chan struct{} { return e.upgrades }
 
 // install checks a candidate and puts it in place. The staged file is consumed
 // then; before, it is left alone.
 func (e *Engine) install(r wire.UpgradeRequest) error {
+	if err := e.record(&statemachine.UpgradeRequested{Images: e.upgrade.images, Path: r.Path}); err != nil {
+		return err
+	}
 	img, err := upgrade.Take(r.Path, r.SHA256, e.cfg.Image)
 	if err != nil {
 		return err
@@ -67,8 +93,13 @@ func (e *Engine) install(r wire.UpgradeRequest) error {
 	if e.upgrade.images.To, err = img.Version(e.tryOut); err != nil {
 		return err
 	}
+	state, err := e.rehearse()
+	if err != nil {
+		return err
+	}
+	defer state.Close()
 	if !r.Force {
-		if err := e.preflight(img); err != nil {
+		if err := img.Preflight(e.tryOut, state, PreflightLine); err != nil {
 			return err
 		}
 	}
@@ -81,20 +112,44 @@ func (e *Engine) install(r wire.UpgradeRequest) error {
 	return nil
 }
 
-// preflight lets the candidate read the very state that it would be handed.
-func (e *Engine) preflight(img *upgrade.Image) error {
-	var blob []byte
+// record makes an event durable.
+func (e *Engine) record(event statemachine.Event) error {
 	var err error
-	asked := e.whileIdle(func() { blob, err = e.state(nil).encode() })
-	if err = errors.Join(asked, err); err != nil {
-		return err
+	asked := e.whileIdle(func() {
+		e.turn([]step{e.note("", event)})
+		err = e.awaitCommit()
+	})
+	return errors.Join(asked, err)
+}
+
+// rehearse makes the very state that would be handed over now. The snapshot is
+// taken here and not in the handover, while nobody is served.
+func (e *Engine) rehearse() (*os.File, error) {
+	var state *os.File
+	var err error
+	asked := e.whileIdle(func() {
+		if err = e.awaitCommit(); err == nil {
+			e.snapshot()
+			state, _, err = e.stateFile(nil)
+		}
+	})
+	return state, errors.Join(asked, err)
+}
+
+// commitWithin bounds how long a journal that commits later is waited for.
+const commitWithin = time.Second
+
+// awaitCommit waits until the journal has what it was given, which is at once
+// unless it commits later (SyncMode). It is called on the loop.
+func (e *Engine) awaitCommit() error {
+	for deadline := time.Now().Add(commitWithin); ; time.Sleep(time.Millisecond) {
+		switch {
+		case len(e.pending) > 0, time.Now().After(deadline):
+			return errors.New("the journal cannot record the handover")
+		case e.journal.Head().Seq == e.registry.Seq():
+			return nil
+		}
 	}
-	f, err := upgrade.State(blob)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return img.Preflight(e.tryOut, f, PreflightLine)
 }
 
 // tryOut runs a candidate, with nothing but a PATH in its environment.
@@ -153,7 +208,9 @@ func (e *Engine) QuiesceForUpgrade() {
 // handOver runs on the loop.
 func (e *Engine) handOver(listeners []ListenerFD) error {
 	e.refuseWaiting(errUpgrading)
-	e.finishStarts()
+	if e.finishStarts(); len(e.starting) > 0 {
+		return errors.New("a start is still under way")
+	}
 	e.table.Park()
 	defer e.table.Resume()
 	e.turn(append(e.observations(), e.verbSteps(e.verbs.all())...))
@@ -162,25 +219,34 @@ func (e *Engine) handOver(listeners []ListenerFD) error {
 		e.followUps = nil
 		e.turn(steps)
 	}
-	e.snapshot()
 	e.turn([]step{e.note("", &statemachine.UpgradeHandoff{Images: e.upgrade.images, Procs: e.registry.Len()})})
 	return e.exec(listeners)
 }
 
 // exec is the last thing that an image does.
 func (e *Engine) exec(listeners []ListenerFD) error {
-	if len(e.pending) > 0 {
-		return errors.New("the journal cannot take the records of the handover")
-	}
-	s := e.state(listeners)
-	blob, err := s.encode()
-	if err != nil {
-		return err
-	}
-	f, err := upgrade.State(blob)
+	f, fds, err := e.stateFile(listeners)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return upgrade.Exec(e.cfg.Image, os.Args, os.Environ(), f, s.fds())
+	return upgrade.Exec(e.cfg.Image, os.Args, os.Environ(), f, fds)
+}
+
+// stateFile is the state as it is handed over, and the descriptors that it
+// names. It is called on the loop.
+func (e *Engine) stateFile(listeners []ListenerFD) (f *os.File, fds []int, err error) {
+	if err := e.awaitCommit(); err != nil {
+		return nil, nil, err
+	}
+	h, err := e.state(listeners)
+	if err != nil {
+		return nil, nil, err
+	}
+	blob, err := h.encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err = upgrade.State(blob)
+	return f, h.fds(), err
 }

@@ -2,6 +2,7 @@ package procs
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,13 +18,15 @@ type Carried struct {
 	PID        int
 	StartTicks uint64
 	PTY        bool
-	Running    bool // not reaped
-	Forgotten  bool // its record was collected: what still comes is dropped
-	Ending     bool // both streams have ended, their digests are not complete
-	MidLine    bool // of a terminal's input: the last byte was no line end
+	Running    bool   // not reaped
+	Forgotten  bool   // its record was collected: what still comes is dropped
+	ProvenAt   uint64 // when the group was last known to be its own, in ticks
+	Ending     bool   // both streams have ended, their digests are not complete
+	MidLine    bool   // of a terminal's input: the last byte was no line end
 	PidFD      int
 	Stdin      int
 	Output     [2]int
+	End        [2]int64 // of the streams: the files do not tell it where bytes were lost to a full disk
 }
 
 // FDs lists the descriptors.
@@ -104,8 +107,10 @@ func (t *Table) holders() []*process {
 func (p *process) carry() Carried {
 	c := Carried{
 		Handle: p.handle, PID: p.pid, StartTicks: p.ticks, PTY: p.pty,
-		Running: p.running, Forgotten: p.forgotten, Ending: p.ending && !p.forgotten,
-		PidFD: p.pidfd, Stdin: -1, Output: [2]int{-1, -1},
+		Running: p.running, Forgotten: p.forgotten, ProvenAt: p.provenAt,
+		Ending: p.ending && !p.forgotten,
+		PidFD:  p.pidfd, Stdin: -1, Output: [2]int{-1, -1},
+		End: [2]int64{p.rings[Stdout].End(), p.rings[Stderr].End()},
 	}
 	if in := p.stdin; in != nil && !in.closed {
 		c.Stdin, c.MidLine = in.fd, in.midLine
@@ -119,17 +124,18 @@ func (p *process) carry() Carried {
 }
 
 // Inherit takes over a process that an earlier image of this very agent has
-// handed over. It is our child still: its exit is observed as ever, also one
-// that came in between. Rings go on at the next byte.
-func (t *Table) Inherit(c Carried) {
+// handed over. The Table must be parked: nothing is read or reaped until Resume,
+// so that all of it can still be handed back. It is our child still: its exit is
+// observed as ever, also one that came in between. Rings go on at the next byte.
+func (t *Table) Inherit(c Carried) error {
 	p := t.newProcess(c.Handle)
 	p.pty, p.pid, p.ticks = c.PTY, c.PID, c.StartTicks
-	p.running, p.pidfd = c.Running, c.PidFD
+	p.running, p.pidfd, p.provenAt = c.Running, c.PidFD, c.ProvenAt
+	p.forgotten = c.Forgotten
 	if p.running {
 		t.orphans.adopt(p.pid)
 	}
-	if c.Forgotten {
-		p.forgotten = true
+	if p.forgotten {
 		for _, r := range p.rings {
 			r.discard()
 		}
@@ -141,34 +147,53 @@ func (t *Table) Inherit(c Carried) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.inheritStreams(c)
+	for _, which := range []Stream{Stdout, Stderr} {
+		p.inheritStream(which, c)
+	}
 	if c.Stdin >= 0 {
 		p.stdin = p.newStdin(c.Stdin)
 		p.stdin.midLine = c.MidLine
 	}
-	for _, fd := range c.FDs() {
-		unix.CloseOnExec(fd)
-	}
 	if c.Ending {
 		p.closeIfEnded()
 	}
-	p.watch()
+	if err := p.watchInherited(); err != nil {
+		return fmt.Errorf("process %s: %w", c.Handle, err)
+	}
+	return nil
 }
 
-// inheritStreams makes the streams that are open, and finishes the others.
+// inheritStream makes a stream that is open, and finishes one that is not.
 // Called with mu held.
-func (p *process) inheritStreams(c Carried) {
-	for which, fd := range c.Output {
-		ring := p.rings[which]
-		if fd < 0 {
-			ring.finish()
+func (p *process) inheritStream(which Stream, c Carried) {
+	ring := p.rings[which]
+	if lost := c.End[which] - ring.End(); lost > 0 && !c.Forgotten {
+		ring.skip(lost)
+	}
+	if c.Output[which] < 0 {
+		ring.finish()
+		return
+	}
+	if err := ring.reopen(); err != nil {
+		p.t.opt.Log.Error("a ring cannot be continued", "handle", p.handle, "err", err)
+	}
+	p.streams[which] = p.newStream(which, c.Output[which])
+}
+
+// watchInherited is watch, but closes nothing when it fails: what cannot be
+// watched must be handed back. Called with mu held.
+func (p *process) watchInherited() error {
+	for _, s := range p.streams {
+		if s == nil {
 			continue
 		}
-		if !c.Forgotten {
-			if err := ring.reopen(); err != nil {
-				p.t.opt.Log.Error("a ring cannot be continued", "handle", p.handle, "err", err)
-			}
+		if err := p.t.reactor.add(&s.source, unix.EPOLLIN); err != nil {
+			return err
 		}
-		p.streams[which] = p.newStream(Stream(which), fd)
 	}
+	if !p.running {
+		return nil
+	}
+	p.exit = source{fd: p.pidfd, p: p, slot: -1, serve: p.exitSeen}
+	return p.t.reactor.add(&p.exit, unix.EPOLLIN)
 }

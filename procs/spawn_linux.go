@@ -1,6 +1,9 @@
 package procs
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // spawn runs a program and tells the outcome.
 func (t *Table) spawn(p *process, s Spec) {
@@ -22,6 +25,11 @@ func (t *Table) spawn(p *process, s Spec) {
 	p.begin(&io)
 }
 
+// busyWait is the longest of the pauses in which a program that is open for
+// writing is tried again: a child that was forked while it was written still
+// has it open for a moment, after its own execve has let its parent go on.
+const busyWait = 16 * time.Millisecond
+
 // fork makes the child and registers it, as one step for whoever reaps
 // strangers. The error is a *StartError.
 func (t *Table) fork(p *process, s Spec, path string, io *stdio) error {
@@ -37,6 +45,10 @@ func (t *Table) fork(p *process, s Spec, path string, io *stdio) error {
 	t.forks.RLock()
 	defer t.forks.RUnlock()
 	pid, err := t.sys.forkExec(path, s.Argv, attr)
+	for wait := time.Millisecond; err == syscall.ETXTBSY && wait <= busyWait; wait *= 2 {
+		time.Sleep(wait)
+		pid, err = t.sys.forkExec(path, s.Argv, attr)
+	}
 	if err != nil {
 		return explain(s, path, err)
 	}

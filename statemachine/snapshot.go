@@ -10,6 +10,11 @@ import (
 // snapshot is a cache: one of another version is not read, the records are.
 const SnapshotVersion = 1
 
+// ReducerVersion grows whenever the same records can give another registry, or
+// a snapshot gets another field: only registries of one version are compared
+// byte by byte.
+const ReducerVersion = 2
+
 // ErrSnapshot is a snapshot that cannot be read.
 var ErrSnapshot = errors.New("not a snapshot of this version")
 

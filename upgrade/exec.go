@@ -3,6 +3,8 @@ package upgrade
 import (
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -16,9 +18,9 @@ import (
 // Variable names the state to the new image: /proc/self/fd/N.
 const Variable = "PT_AGENT_HANDOFF"
 
-// Exec replaces this process by the image at path. It returns only an error,
-// and then everything is as it was: state and the descriptors in keep are
-// close-on-exec again. keep stay open in the new image, under their numbers.
+// Exec replaces this process by the image at path. state and the descriptors in
+// keep stay open in it, under their numbers. It returns only an error, and then
+// everything is as it was: they are close-on-exec again.
 func Exec(path string, argv, environ []string, state *os.File, keep []int) error {
 	// A fork between the clearing of close-on-exec and the execve would leak
 	// the descriptors into a child that nobody knows.
@@ -26,7 +28,7 @@ func Exec(path string, argv, environ []string, state *os.File, keep []int) error
 	defer syscall.ForkLock.Unlock()
 	limit := descriptorLimit()
 	carried := append([]int{fdOf(state)}, keep...)
-	defer closeOnExec(carried, true)
+	defer func() { _ = closeOnExec(carried, true) }() // what is not open needs no flag
 	if err := closeOnExec(carried, false); err != nil {
 		return err
 	}
@@ -42,9 +44,11 @@ func handoffEnviron(environ []string, state *os.File) []string {
 
 // Inheritance is what an earlier image has left to this one.
 type Inheritance struct {
-	State      *os.File // sealed
-	RolledBack string   // why a later image gave up and this one is back; "" otherwise
-	carried    []int    // every descriptor that was left open on purpose
+	RolledBack string // why a later image gave up and this one is back; "" otherwise
+
+	state   *os.File // sealed
+	carried []int    // every descriptor that was left open on purpose
+	doubled []int    // those of them of which Duplicate made another
 }
 
 // Inherit returns what an earlier image has left, nil if this image was not
@@ -64,19 +68,54 @@ func Inherit() (*Inheritance, error) {
 	if err != nil {
 		return nil, err
 	}
-	unix.CloseOnExec(fd)
-	return &Inheritance{State: os.NewFile(uintptr(fd), "handoff"), RolledBack: rolledBack, carried: carried}, nil
+	if err := closeOnExec(carried, true); err != nil {
+		return nil, err
+	}
+	return &Inheritance{RolledBack: rolledBack, state: os.NewFile(uintptr(fd), "handoff"), carried: carried}, nil
+}
+
+// State reads the state from its beginning.
+func (h *Inheritance) State() io.Reader { return io.NewSectionReader(h.state, 0, math.MaxInt64) }
+
+// Duplicate returns another descriptor of the same file, for those who may
+// close it: the inherited one can still be handed back then. Accept closes that.
+func (h *Inheritance) Duplicate(fd int) (int, error) {
+	another, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return -1, fmt.Errorf("descriptor %d: %w", fd, err)
+	}
+	h.doubled = append(h.doubled, fd)
+	return another, nil
+}
+
+// Accept ends what RollBack needs: this image goes on.
+func (h *Inheritance) Accept() {
+	h.state.Close()
+	for _, fd := range h.doubled {
+		unix.Close(fd)
+	}
 }
 
 // RollBack puts the previous image back in place and replaces this one by it,
-// with everything as it was inherited. It returns only an error.
+// with everything as it was inherited. It returns only an error. An image that
+// is itself the result of one has no way back.
 func (h *Inheritance) RollBack(installed string, argv, environ []string, cause error) error {
+	if h.RolledBack != "" {
+		return fmt.Errorf("%w; and so did the image after this one: %s", cause, h.RolledBack)
+	}
 	path := installed
 	if err := Restore(installed); err != nil {
 		path = Previous(installed)
 	}
-	environ = append(environ, rollbackVariable+"="+strings.ReplaceAll(cause.Error(), "\x00", ""))
-	return Exec(path, argv, environ, h.State, h.carried)
+	err := Exec(path, argv, append(environ, rollbackVariable+"="+reason(cause)), h.state, h.carried)
+	return fmt.Errorf("%w; and there is no way back: %w", cause, err)
+}
+
+// reason is an error as an environment variable can hold it (execve(2)).
+func reason(err error) string {
+	const most = 4096
+	said := strings.ReplaceAll(err.Error(), "\x00", "")
+	return said[:min(most, len(said))]
 }
 
 // rollbackVariable tells an image that is back why the later one gave up.
@@ -102,7 +141,7 @@ func openOnExec() ([]int, error) {
 	return fds, nil
 }
 
-// closeOnExec sets or clears the flag of descriptors, all or none.
+// closeOnExec sets or clears the flag of descriptors.
 func closeOnExec(fds []int, on bool) error {
 	flag := 0
 	if on {

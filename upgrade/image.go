@@ -28,10 +28,11 @@ type Image struct {
 	SHA256 string // lowercase hex
 	file   *os.File
 	size   int64
+	disk   disk
 }
 
 // maxImage bounds what is copied into memory.
-const maxImage = 1 << 30
+const maxImage = 256 << 20
 
 // Take copies the file at path and checks that it is what was announced:
 // its digest, 64 hex digits of either case, and an executable of this machine.
@@ -125,15 +126,19 @@ func sealedCopy(from io.Reader) (*Image, error) {
 		f.Close()
 		return nil, err
 	}
-	return &Image{SHA256: hex.EncodeToString(h.Sum(nil)), file: f, size: n}, nil
+	return &Image{SHA256: hex.EncodeToString(h.Sum(nil)), file: f, size: n, disk: realDisk}, nil
 }
 
 // checkELF refuses what execve would take and then crash on: another machine's
 // executable, and one whose segments are not all there.
 func (img *Image) checkELF() error {
+	magic := make([]byte, len(elf.ELFMAG))
+	if _, err := img.file.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
+		return errors.New("not an ELF executable")
+	}
 	f, err := elf.NewFile(img.file)
 	if err != nil {
-		return fmt.Errorf("not an ELF executable: %w", err)
+		return fmt.Errorf("damaged or cut short: %w", err)
 	}
 	defer f.Close()
 	if machine := machines[runtime.GOARCH]; f.Machine != machine || f.Class != elf.ELFCLASS64 {

@@ -16,22 +16,51 @@ import (
 // Previous is where Install keeps what it replaces.
 func Previous(installed string) string { return installed + ".prev" }
 
+// disk is what Install asks of the file system, so that a test can have each
+// call fail.
+type disk struct {
+	open    func(name string, flag int, mode os.FileMode) (*os.File, error)
+	chmod   func(f *os.File, mode os.FileMode) error
+	sync    func(f *os.File) error
+	link    func(from, to string) error
+	rename  func(from, to string) error
+	syncDir func(path string) error
+}
+
+var realDisk = disk{
+	open: os.OpenFile, chmod: (*os.File).Chmod, sync: (*os.File).Sync,
+	link: os.Link, rename: os.Rename, syncDir: syncDir,
+}
+
 // Install puts the copy at the installed path, in one rename(2), and keeps
-// what was there as Previous. Both are durable when it returns. undo puts the
-// previous image back.
+// what was there as Previous. Both are durable when it returns, and undo puts
+// the previous image back. On an error everything is as it was, with no scrap
+// left.
 func (img *Image) Install(installed string) (undo func() error, err error) {
-	fresh, err := img.write(filepath.Dir(installed))
+	d, folder := img.disk, filepath.Dir(installed)
+	fresh, digest, err := d.write(folder, io.NewSectionReader(img.file, 0, img.size))
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(fresh) // renamed away if all went well
-	if err := keep(installed); err != nil {
+	defer os.Remove(fresh) // renamed away if all went well, like replaced
+	if digest != img.SHA256 {
+		return nil, fmt.Errorf("%s: %s was written instead of %s", folder, digest, img.SHA256)
+	}
+	replaced, err := d.keep(installed)
+	if err != nil {
 		return nil, err
 	}
-	if err := os.Rename(fresh, installed); err != nil {
+	defer os.Remove(replaced)
+	if err := d.rename(fresh, installed); err != nil {
 		return nil, err
 	}
-	return func() error { return Restore(installed) }, syncFolder(filepath.Dir(installed))
+	if err := d.rename(replaced, Previous(installed)); err != nil {
+		return nil, errors.Join(err, os.Rename(replaced, installed))
+	}
+	if err := d.syncDir(folder); err != nil {
+		return nil, errors.Join(err, Restore(installed))
+	}
+	return func() error { return Restore(installed) }, nil
 }
 
 // Restore puts the previous image back in place.
@@ -39,19 +68,19 @@ func Restore(installed string) error {
 	if err := os.Rename(Previous(installed), installed); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(installed))
+	return syncDir(filepath.Dir(installed))
 }
 
-// write writes the copy to a new file in folder, durably, and checks what was
-// written against the digest.
-func (img *Image) write(folder string) (path string, err error) {
+// write makes a new executable in folder, durably, of what it reads, and
+// tells the SHA-256 of that.
+func (d disk) write(folder string, from io.Reader) (path, digest string, err error) {
 	// No child may be forked while the file is open for writing: it would hold
 	// it open, and execve would answer ETXTBSY.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	f, err := os.OpenFile(filepath.Join(folder, ".supervisor-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o700)
+	f, err := d.open(scrapIn(folder), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o700)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer func() {
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -59,32 +88,41 @@ func (img *Image) write(folder string) (path string, err error) {
 		}
 	}()
 	h := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(f, h), io.NewSectionReader(img.file, 0, img.size)); err != nil {
-		return "", err
+	if _, err := io.Copy(io.MultiWriter(f, h), from); err != nil {
+		return "", "", err
 	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != img.SHA256 {
-		return "", fmt.Errorf("%s: %s was written instead of %s", f.Name(), got, img.SHA256)
+	if err := d.chmod(f, 0o755); err != nil {
+		return "", "", err
 	}
-	if err := f.Chmod(0o755); err != nil {
-		return "", err
-	}
-	return f.Name(), f.Sync()
+	return f.Name(), hex.EncodeToString(h.Sum(nil)), d.sync(f)
 }
 
-// keep links the installed image as the previous one. Without an installed
-// image, removed while it ran, the previous one stays what it is.
-func keep(installed string) error {
-	fresh := filepath.Join(filepath.Dir(installed), ".supervisor-"+rand.Text())
-	if err := os.Link(installed, fresh); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
+// keep gives the installed image a second name, which it returns. Where there
+// are no hard links it makes a copy, and of an image that was removed while it
+// runs as well.
+func (d disk) keep(installed string) (path string, err error) {
+	folder := filepath.Dir(installed)
+	path = scrapIn(folder)
+	if d.link(installed, path) == nil {
+		return path, nil
 	}
-	return os.Rename(fresh, Previous(installed))
+	there, err := os.Open(installed)
+	if errors.Is(err, fs.ErrNotExist) {
+		there, err = os.Open("/proc/self/exe")
+	}
+	if err != nil {
+		return "", err
+	}
+	defer there.Close()
+	path, _, err = d.write(folder, there)
+	return path, err
 }
 
-// syncFolder makes renames in a folder durable.
-func syncFolder(path string) error {
+// scrapIn names a file that nobody has yet.
+func scrapIn(folder string) string { return filepath.Join(folder, ".supervisor-"+rand.Text()) }
+
+// syncDir makes renames in a folder durable.
+func syncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return err

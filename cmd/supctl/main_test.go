@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -38,7 +39,19 @@ func (s suite) Run() int {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}
+	catchIgnored()
 	return s.M.Run()
+}
+
+// catchIgnored gives the supctl under test the default of the signals that
+// whoever runs the tests ignores, as nohup(1) and a background job do: supctl
+// leaves ignored ones alone.
+func catchIgnored() {
+	for _, s := range forwarded {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 func TestMain(m *testing.M) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"supervisor/engine"
 )
 
 // isInit tells whether this process is PID 1: of a machine, or of a PID
@@ -26,7 +28,7 @@ const initPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // serveAsInit serves as PID 1. Then it ends the machine: SIGINT, which the
 // kernel sends for ctrl-alt-del, reboots it, anything else powers it off.
 // Where it may not, it returns, and exiting ends the namespace.
-func serveAsInit(ctx context.Context, o options, stderr io.Writer) error {
+func serveAsInit(ctx context.Context, o options, inherited *engine.Inheritance, stderr io.Writer) error {
 	warn := func(err error) {
 		if err != nil {
 			fmt.Fprintln(stderr, "supervisor:", err)
@@ -42,7 +44,7 @@ func serveAsInit(ctx context.Context, o options, stderr io.Writer) error {
 	}
 	o.killOnExit = true
 	o.engine.Crashed = func(reason any, stack []byte) { restart(stderr, reason, stack) }
-	reason, err := serve(ctx, o, stderr)
+	reason, err := serve(ctx, o, inherited, stderr)
 	warn(err)
 	_ = unix.Kill(-1, unix.SIGKILL) // nobody may be left
 	unix.Sync()

@@ -69,32 +69,50 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return usagef("unknown command %q", args[0])
 }
 
-// runPreflight tells an older image, which runs this one, that it can read
-// the state that it would be handed.
+// runPreflight tells an older image, which runs this one, that it can go on
+// from the state that it would be handed, and under its command line.
 func runPreflight(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return usagef("preflight takes the path of a state")
 	}
-	if err := engine.Preflight(args[0]); err != nil {
+	served, err := engine.Preflight(args[0])
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(stdout, engine.PreflightLine)
+	if len(served) == 0 || served[0] != "serve" {
+		return usagef("the agent was not started with serve but with %q", served)
+	}
+	if _, _, err := parseServe(served[1:], nil); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stdout, engine.PreflightLine)
 	return err
 }
 
 // runServe reads the flags and serves. Help is no error.
 func runServe(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	inherited, err := engine.Inherit() // before anything else opens descriptors
+	if err != nil {
+		return goBack(inherited, err)
+	}
 	o, flags, err := parseServe(args, environ)
 	if errors.Is(err, pflag.ErrHelp) {
 		_, err = fmt.Fprintf(stdout, "Usage:\n  supervisor serve [flags]\n\nFlags:\n%s", flags.FlagUsages())
 		return err
 	}
 	if err != nil {
-		return err
+		return goBack(inherited, err)
 	}
 	if isInit() {
-		return serveAsInit(ctx, o, stderr)
+		return serveAsInit(ctx, o, inherited, stderr)
 	}
-	_, err = serve(ctx, o, stderr)
+	_, err = serve(ctx, o, inherited, stderr)
 	return err
+}
+
+// goBack gives up an inheritance before anything was taken over, if there is
+// one.
+func goBack(inherited *engine.Inheritance, cause error) error {
+	image, err := installedImage()
+	return inherited.RollBack(image, errors.Join(cause, err))
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -39,22 +40,19 @@ type agent struct {
 }
 
 // serve runs the agent until a signal or ctx ends it, or another image takes
-// over. The reason is the signal's name.
-func serve(ctx context.Context, o options, stderr io.Writer) (reason string, err error) {
-	inherited, err := engine.Inherit() // before anything else opens descriptors
+// over. With an inheritance it takes over itself, or goes back. The reason is
+// the signal's name.
+func serve(ctx context.Context, o options, inherited *engine.Inheritance, stderr io.Writer) (reason string, err error) {
+	stop := catchSignals(ctx)
 	log, flush := newLog(stderr, o.logLevel)
 	defer flush()
-	stop := catchSignals(ctx)
 	a := &agent{opts: o, log: log}
-	if err == nil {
-		err = a.open(inherited)
-	}
-	if err != nil && inherited != nil {
-		log.Error("cannot take over: going back", "error", err)
+	if err := a.open(inherited); err != nil {
+		if inherited != nil {
+			log.Error("cannot take over: going back", "error", err)
+		}
+		flush()
 		return "", inherited.RollBack(a.opts.engine.Image, err)
-	}
-	if err != nil {
-		return "", err
 	}
 	for {
 		reason, err := a.run(stop)
@@ -75,14 +73,7 @@ func (a *agent) open(inherited *engine.Inheritance) error {
 	}
 	a.opts.engine.Log, a.opts.engine.ReapOrphans = a.log, true
 	if inherited != nil {
-		fds := inherited.Listeners()
-		if a.listeners, err = inherit(byFront(fds, ""), a.opts.access); err == nil {
-			a.a2e, err = inherit(byFront(fds, frontA2E), a.opts.access)
-		}
-		if err == nil {
-			a.engine, err = inherited.Adopt(a.opts.engine)
-		}
-		return err
+		return a.takeOver(inherited)
 	}
 	if a.engine, err = engine.Open(a.opts.engine); err != nil {
 		return err
@@ -101,6 +92,30 @@ func (a *agent) servers() ([]*wire.Server, error) {
 	guest := wire.NewServer(&wire.Guest{Backend: a.engine, Log: a.log}, a.listeners, a.opts.maxConns, a.log)
 	agents, err := a.agentFront()
 	return []*wire.Server{guest, agents}, err
+}
+
+// takeOver is open for what another image has handed over. A panic is an error
+// like others: there is a way back.
+func (a *agent) takeOver(inherited *engine.Inheritance) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			a.log.Error("panic", "reason", reason, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", reason)
+		}
+	}()
+	a.opts.engine.Image = inherited.Image
+	sockets, err := inherited.Sockets()
+	if err != nil {
+		return err
+	}
+	if a.listeners, err = inherit(byFront(sockets, ""), a.opts.access); err != nil {
+		return err
+	}
+	if a.a2e, err = inherit(byFront(sockets, frontA2E), a.opts.access); err != nil {
+		return err
+	}
+	a.engine, err = inherited.Adopt(a.opts.engine)
+	return err
 }
 
 // run serves until a signal, whose name it returns. It returns neither reason
@@ -137,6 +152,10 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 		served.Go(func() { _ = s.Shutdown(ctx) }) // what it cuts off is a peer that does not read
 	}
 	served.Wait()
+	select {
+	case reason = <-stop: // it would not reach the next image
+	default:
+	}
 	if reason == "" {
 		a.log.Error("cannot hand over: going on", "error", a.handOver())
 	}
@@ -189,9 +208,9 @@ func (a *agent) close(reason string, cause error) error {
 }
 
 // inherit makes listeners of the sockets that were handed over.
-func inherit(fds []engine.ListenerFD, access wire.Access) ([]*wire.Listener, error) {
+func inherit(sockets []engine.ListenerFD, access wire.Access) ([]*wire.Listener, error) {
 	var out []*wire.Listener
-	for _, l := range fds {
+	for _, l := range sockets {
 		addr, err := wire.ParseAddr(l.Addr)
 		if err != nil {
 			return nil, err

@@ -12,13 +12,14 @@ import (
 // they know nothing of each other, so that a change on the wire never alters
 // a journal.
 var allowed = map[string][]string{
-	"engine":         {"statemachine", "journal", "procs", "wire", "upgrade"},
-	"client":         {"wire"},
-	"cmd/supervisor": {"engine", "journal", "wire"},
-	"cmd/supctl":     {"client", "internal/manpage"},
-	"tools/replay":   {"journal", "statemachine", "client", "internal/manpage"},
-	"internal/bench": {"client", "journal"},
-	"internal/e2e":   {"client", "journal", "statemachine", "wire"}, // tests of the binaries alone
+	"engine":            {"statemachine", "journal", "procs", "wire", "upgrade"},
+	"client":            {"wire"},
+	"cmd/supervisor":    {"engine", "journal", "wire"},
+	"cmd/supctl":        {"client", "internal/manpage"},
+	"tools/replay":      {"journal", "statemachine", "client", "internal/manpage"},
+	"internal/badimage": {"engine"},
+	"internal/bench":    {"client", "journal"},
+	"internal/e2e":      {"client", "journal", "statemachine", "wire"}, // tests of the binaries alone
 }
 
 // forTests is what every package's tests may import besides.

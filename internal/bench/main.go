@@ -26,11 +26,16 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds of each row")
 	only := flag.String("only", "", "only rows whose name contains this")
 	flag.Parse()
-	if flag.Arg(0) == "echo" {
+	var err error
+	switch flag.Arg(0) { // the other side of a limit
+	case "echo":
 		echoServer(os.Stdin)
-		return
+	case "execve":
+		err = execve(flag.Arg(1))
+	default:
+		err = run(*bin, *rounds, *only)
 	}
-	if err := run(*bin, *rounds, *only); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -55,6 +60,9 @@ func run(bin string, rounds int, only string) error {
 		if err := r.measure(w, rounds); err != nil {
 			return fmt.Errorf("%s: %w", r.what, err)
 		}
+	}
+	if err := measureHandovers(w, filepath.Join(bin, "supervisor"), rounds); err != nil {
+		return err
 	}
 	if err := w.Flush(); err != nil {
 		return err

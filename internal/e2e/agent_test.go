@@ -26,18 +26,29 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "e2e-")
-	if err != nil {
+	var err error
+	if built, err = os.MkdirTemp("", "e2e-"); err != nil {
 		log.Fatal(err)
 	}
-	binary = filepath.Join(dir, "supervisor")
-	args := append([]string{"build", "-o", binary}, buildFlags...)
-	if out, err := exec.Command("go", append(args, "supervisor/cmd/supervisor")...).CombinedOutput(); err != nil {
-		log.Fatalf("building the agent: %v\n%s", err, out)
+	binary = filepath.Join(built, "supervisor")
+	if err := build(binary, "supervisor/cmd/supervisor", ""); err != nil {
+		log.Fatal(err)
 	}
 	code := m.Run()
-	os.RemoveAll(dir)
+	os.RemoveAll(built)
 	os.Exit(code)
+}
+
+// built is where binaries are.
+var built string
+
+// build links a command of this module, as the tests themselves are built.
+func build(path, command, ldflags string) error {
+	args := append([]string{"build", "-o", path, "-ldflags", ldflags}, buildFlags...)
+	if out, err := exec.Command("go", append(args, command)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", command, err, out)
+	}
+	return nil
 }
 
 // agent is a running supervisor with a state directory of its own.
@@ -45,7 +56,7 @@ type agent struct {
 	*client.Client
 	t    testing.TB
 	dir  string
-	exe  string
+	exe  string // the installed binary
 	args []string
 	cmd  *exec.Cmd
 }
@@ -54,11 +65,11 @@ type agent struct {
 // and fold, and nothing of what it started may be left.
 func start(t testing.TB, args ...string) *agent {
 	t.Helper()
-	return startImage(t, binary, args...)
+	return startInstalled(t, binary, args...)
 }
 
-// startImage is start for an image that is installed somewhere.
-func startImage(t testing.TB, exe string, args ...string) *agent {
+// startInstalled is start with a binary of its own, which may be replaced.
+func startInstalled(t testing.TB, exe string, args ...string) *agent {
 	t.Helper()
 	a := &agent{t: t, dir: t.TempDir(), exe: exe, args: args}
 	a.serve()

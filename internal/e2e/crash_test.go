@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -92,11 +94,16 @@ func TestCrashRightAfterAReply(t *testing.T) {
 func TestCrashLosesNoOutput(t *testing.T) {
 	a := start(t, "--proc-buf-bytes", "8388608")
 	const lines = 100_000
-	h := a.sh(fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo line-$i; done", lines))
+	// It must not end while no agent runs: what is in its pipe then is gone.
+	end := filepath.Join(t.TempDir(), "end")
+	h := a.sh(fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo line-$i; done; while [ ! -e %s ]; do sleep .02; done", lines, end))
 	for range 5 {
 		time.Sleep(time.Duration(20+rand.IntN(60)) * time.Millisecond) // when the agent dies is up to chance
 		a.kill9()
 		a.serve()
+	}
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	stdout, _ := a.output(h)
 	var want strings.Builder

@@ -232,6 +232,9 @@ func TestC33RecycledPid(t *testing.T) {
 	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
 		t.Fatal(err)
 	}
+	// The kernel tells starts in hundredths of a second (proc_pid_stat(5)): in
+	// the same one even a stranger could not be told apart.
+	time.Sleep(20 * time.Millisecond)
 	stranger := withPid(t, pid)
 	a.serve()
 	if stranger == nil {

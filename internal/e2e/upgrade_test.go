@@ -1,62 +1,74 @@
 package e2e
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io/fs"
-	"net"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"supervisor/client"
 	"supervisor/statemachine"
 )
 
-var (
-	buildsMu sync.Mutex
-	builds   = map[string]string{}
-)
-
-// build links the agent with another version, once, and without the race
-// detector: an image with it takes a hundred times as long to start.
-func build(t testing.TB, version string) string {
-	t.Helper()
-	return buildFrom(t, version, "supervisor/cmd/supervisor", "-X main.version="+version)
+// image is a binary that can be staged.
+type image struct {
+	version, path, sha256 string
 }
 
-func buildFrom(t testing.TB, name, source, ldflags string) string {
+var images sync.Map // what builds an image, by name
+
+// buildImage builds an image once.
+func buildImage(t testing.TB, name, command, version, ldflags string) image {
 	t.Helper()
-	buildsMu.Lock()
-	defer buildsMu.Unlock()
-	if path := builds[name]; path != "" {
-		return path
+	path := filepath.Join(built, name)
+	once, _ := images.LoadOrStore(name, sync.OnceValue(func() error {
+		return build(path, command, "-X main.version="+version+" "+ldflags)
+	}))
+	if err := once.(func() error)(); err != nil {
+		t.Fatal(err)
 	}
-	path := filepath.Join(filepath.Dir(binary), name)
-	if out, err := exec.Command("go", "build", "-o", path, "-ldflags", ldflags, source).CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", name, err, out)
-	}
-	builds[name] = path
-	return path
+	return image{version, path, digest(t, path)}
 }
 
-// installed runs an agent from an install folder of its own.
-func installed(t *testing.T, args ...string) (a *agent, image string) {
+// good is the agent itself under another version.
+func good(t testing.TB, version string) image {
+	return buildImage(t, "supervisor-"+version, "supervisor/cmd/supervisor", version, "")
+}
+
+// bad is an image that passes every check and then does something else.
+func bad(t testing.TB, does string) image {
+	return buildImage(t, "bad-"+does, "supervisor/internal/badimage", "bad-"+does, "-X main.does="+does)
+}
+
+func digest(t testing.TB, path string) string {
 	t.Helper()
-	image = filepath.Join(t.TempDir(), "supervisor")
-	copyFile(t, build(t, "1.0.0"), image)
-	return startImage(t, image, args...), image
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// upgradable starts an agent of version 1 in a folder of its own.
+func upgradable(t testing.TB, args ...string) *agent {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "supervisor")
+	copyFile(t, good(t, "1").path, exe)
+	return startInstalled(t, exe, args...)
 }
 
 func copyFile(t testing.TB, from, to string) {
@@ -70,386 +82,262 @@ func copyFile(t testing.TB, from, to string) {
 	}
 }
 
-// stage copies a file to where an upgrade may take it, and digests it.
-func stage(t testing.TB, from string) (path, digest string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "staged")
-	copyFile(t, from, path)
-	return path, digestOf(t, path)
-}
-
-func digestOf(t testing.TB, path string) string {
-	t.Helper()
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return strings.Repeat("0", 64) // a folder, a FIFO, nothing
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
-}
-
-func (a *agent) upgradeCall(path, digest string) reply {
+// stage puts an image where the agent may consume it.
+func (a *agent) stage(img image) string {
 	a.t.Helper()
-	return a.raw().call(fmt.Sprintf(`{"op":"agent_upgrade","path":%q,"sha256":%q}`, path, digest))
+	path := filepath.Join(a.dir, "agent.new")
+	_ = os.Remove(path) // of an attempt that was refused
+	if err := os.Link(img.path, path); err != nil {
+		a.t.Fatal(err)
+	}
+	return path
 }
 
-// upgrade replaces the agent and waits until the new one answers.
-func (a *agent) upgrade(image, version string) {
+// ask requests an upgrade on a connection of its own.
+func (a *agent) ask(img image) reply {
 	a.t.Helper()
-	path, digest := stage(a.t, image)
-	if m := a.upgradeCall(path, digest); m["ok"] != true || m["agent_version"] != version {
-		a.t.Fatalf("upgrade to %s: %v", version, m)
+	c := a.raw()
+	defer c.conn.Close()
+	return c.call(fmt.Sprintf(`{"op":"agent_upgrade","path":%q,"sha256":%q}`, a.stage(img), img.sha256))
+}
+
+// upgrade replaces the agent and returns when the new image answers.
+func (a *agent) upgrade(img image) {
+	a.t.Helper()
+	if m := a.ask(img); m["ok"] != true || m["agent_version"] != img.version {
+		a.t.Fatalf("upgrade to %s: %v\n%s", img.version, m, a.log())
 	}
-	eventually(a.t, "the new version answers", func() bool { return a.version() == version })
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		a.t.Error("the staged file was not consumed")
+	a.answers(img.version)
+}
+
+// answers waits until an image of that version does.
+func (a *agent) answers(version string) {
+	a.t.Helper()
+	var info client.InfoReply
+	eventually(a.t, "version "+version+" answers", func() bool {
+		var err error
+		info, err = a.Info(context.Background())
+		return err == nil && info.AgentVersion == version
+	})
+	if info.PID != a.cmd.Process.Pid {
+		a.t.Errorf("the pid is %d, was %d", info.PID, a.cmd.Process.Pid)
 	}
 }
 
-func (a *agent) version() string {
-	info, err := a.Info(a.context(20 * time.Second))
-	if errors.Is(err, client.ErrDisconnected) || errors.Is(err, client.ErrUnavailable) {
-		return ""
-	}
+// events reads the records of a kind from the live agent.
+func (a *agent) events(kind statemachine.Kind) []map[string]any {
+	a.t.Helper()
+	found, err := a.tryEvents(kind)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return info.AgentVersion
+	return found
 }
 
-// C23: what cannot work is refused, each with its own word, and changes
-// nothing.
-func TestC23UpgradeThatCannotWork(t *testing.T) {
-	a, image := installed(t)
-	good := build(t, "1.1.0")
-	whole, err := os.ReadFile(good)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	file := func(name string, mode os.FileMode, content []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, mode); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	link := func(name, target string) string {
-		path := filepath.Join(dir, name)
-		if err := os.Symlink(target, path); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	fifo := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	var zipped bytes.Buffer
-	z := gzip.NewWriter(&zipped)
-	z.Write(whole)
-	z.Close()
-	before := digestOf(t, image)
-	for _, c := range []struct{ what, path, says string }{
-		{"a folder", dir, "no regular file"},
-		{"a FIFO", fifo, "no regular file"},
-		{"a dangling link", link("dangling", "/no/such/file"), "no such file"},
-		{"mode 0644", file("plain", 0o644, whole), "not executable"},
-		{"an empty file", file("empty", 0o755, nil), "not an ELF"},
-		{"half an agent", file("half", 0o755, whole[:len(whole)/2]), ""},
-		{"4 KiB of it", file("short", 0o755, whole[:4096]), ""},
-		{"gzip of it", file("zipped", 0o755, zipped.Bytes()), "not an ELF"},
-		{"a script", file("script", 0o755, []byte("#!/bin/sh\necho 1.0\n")), "not an ELF"},
-		{"/bin/true", "/bin/true", "--version"},
-		{"the installed file", image, "installed image"},
-		{"a link to it", link("itself", image), "installed image"},
-	} {
-		m := a.upgradeCall(c.path, digestOf(t, c.path))
-		if m["ok"] != false || m["code"] != "upgrade_rejected" || !strings.Contains(m["error"].(string), c.says) {
-			t.Errorf("%s: %v", c.what, m)
-		}
-	}
-	path, digest := stage(t, good)
-	if m := a.upgradeCall(path, strings.Repeat("0", 64)); m["code"] != "upgrade_rejected" {
-		t.Errorf("a wrong digest: %v", m)
-	}
-	if digestOf(t, image) != before || a.version() != "1.0.0" {
-		t.Error("something was changed")
-	}
-	if m := a.upgradeCall(path, strings.ToUpper(digest)); m["ok"] != true {
-		t.Errorf("a good one afterwards: %v", m)
-	}
-	eventually(t, "the new version answers", func() bool { return a.version() == "1.1.0" })
-}
-
-// C24: a hundred upgrades leave no descriptor, no memory file, no variable.
-func TestC24UpgradesLeakNothing(t *testing.T) {
-	a, _ := installed(t)
-	versions := []string{"1.1.0", "1.2.0"}
-	for i := range 5 {
-		a.start(client.StartRequest{Cmd: []string{"sleep", "300"}, PTY: i%2 == 0})
-	}
-	a.upgrade(build(t, versions[1]), versions[1])
-	fds, environ := a.descriptors(), a.environ()
-	n := 100
-	if testing.Short() {
-		n = 20
-	}
-	for i := range n {
-		a.upgrade(build(t, versions[i%2]), versions[i%2])
-	}
-	eventually(t, "descriptors are flat", func() bool { return a.descriptors() <= fds })
-	if now := a.environ(); now != environ {
-		t.Errorf("the environment has %d bytes, %d before", now, environ)
-	}
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", a.cmd.Process.Pid, e.Name())); strings.Contains(to, "memfd") {
-			t.Errorf("descriptor %s is %s", e.Name(), to)
-		}
-	}
-	h := a.sh("ls -l /proc/self/fd")
-	if stdout, _ := a.output(h); strings.Count(stdout, " -> ") > 4 { // 0, 1, 2 and that of ls
-		t.Errorf("a child has\n%s", stdout)
-	}
-}
-
-// environ is the size of the agent's environment.
-func (a *agent) environ() int {
-	a.t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", a.cmd.Process.Pid))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return len(b)
-}
-
-// C25: what is behind a link after the check is never run.
-func TestC25SwappedAfterTheCheck(t *testing.T) {
-	a, image := installed(t)
-	good := build(t, "1.1.0")
-	evil := buildFrom(t, "evil", "supervisor/cmd/supervisor", "-X main.version=6.6.6")
-	dir := t.TempDir()
-	link := filepath.Join(dir, "link")
-	stop := make(chan struct{})
-	var flipping sync.WaitGroup
-	flipping.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			next := filepath.Join(dir, "next")
-			_ = os.Symlink([]string{good, evil}[i%2], next)
-			_ = os.Rename(next, link)
-		}
-	})
-	digest := digestOf(t, good)
-	for range 30 {
-		m := a.upgradeCall(link, digest)
-		if m["ok"] == true && m["agent_version"] != "1.1.0" {
-			t.Fatalf("upgraded to %v", m)
-		}
-		eventually(t, "the agent answers", func() bool { v := a.version(); return v == "1.0.0" || v == "1.1.0" })
-		if d := digestOf(t, image); d == digestOf(t, evil) {
-			t.Fatal("the evil image is installed")
-		}
-	}
-	close(stop)
-	flipping.Wait()
-}
-
-// C26: over upgrades nobody who connects is refused, and the socket stays.
-func TestC26SocketStays(t *testing.T) {
-	a, _ := installed(t)
-	path := filepath.Join(a.dir, "agent.sock")
-	before, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := make(chan struct{})
-	var knocking sync.WaitGroup
-	knocking.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			conn, err := net.Dial("unix", path)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			conn.Close()
-			time.Sleep(time.Millisecond) // between two knocks
-			if info, err := os.Stat(path); err != nil || info.Mode() != before.Mode() {
-				t.Errorf("the socket: %v, %v", info, err)
-				return
-			}
-		}
-	})
-	for i := range 10 {
-		version := []string{"1.1.0", "1.2.0"}[i%2]
-		a.upgrade(build(t, version), version)
-	}
-	close(stop)
-	knocking.Wait()
-}
-
-// C27: a handle is never used again, over upgrades and crashes.
-func TestC27HandlesAreNew(t *testing.T) {
-	a, _ := installed(t)
-	seen := map[string]bool{}
-	check := func() {
-		for range 20 {
-			h := a.sh("exit 0")
-			if seen[h] {
-				t.Fatalf("%s is used again", h)
-			}
-			seen[h] = true
-		}
-	}
-	check()
-	a.upgrade(build(t, "1.1.0"), "1.1.0")
-	check()
-	a.kill9()
-	a.serve()
-	check()
-}
-
-// Everything that a process has is carried: output before, during and after,
-// stdin, terminal, deadline, exit status, and its idempotency key.
-func TestUpgradeCarriesProcesses(t *testing.T) {
-	a, _ := installed(t)
-	ctx := context.Background()
-	cat := a.start(client.StartRequest{Cmd: []string{"cat"}, Idem: "cat"})
-	terminal := a.start(client.StartRequest{Cmd: []string{"/bin/sh", "-c", "read x; stty size; echo got:$x"}, PTY: true})
-	doomed := a.start(client.StartRequest{Cmd: []string{"sleep", "60"}, TimeoutMS: 2000})
-	coded := a.sh("read x; exit 77")
-	ended := a.sh("echo early; exit 6")
-	a.wait(ended)
-	if _, err := a.Stdin(ctx, cat.Handle, []byte("one\n")); err != nil {
-		t.Fatal(err)
-	}
-	a.upgrade(build(t, "1.1.0"), "1.1.0")
-	a.upgrade(build(t, "1.2.0"), "1.2.0")
-	if again := a.start(client.StartRequest{Cmd: []string{"cat"}, Idem: "cat"}); again.Handle != cat.Handle {
-		t.Errorf("the idempotency key is lost: %v", again)
-	}
-	for handle, text := range map[string]string{cat.Handle: "two\n", terminal.Handle: "hello\r", coded: "x\n"} {
-		if handle == terminal.Handle {
-			if err := a.Resize(ctx, handle, 111, 22); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := a.Stdin(ctx, handle, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := a.CloseStdin(ctx, cat.Handle); err != nil {
-		t.Fatal(err)
-	}
-	if stdout, _ := a.output(cat.Handle); stdout != "one\ntwo\n" {
-		t.Errorf("cat wrote %q", stdout)
-	}
-	if stdout, _ := a.output(terminal.Handle); !strings.Contains(stdout, "22 111") || !strings.Contains(stdout, "got:hello") {
-		t.Errorf("the terminal shows %q", stdout)
-	}
-	if e := a.wait(coded); e.ExitCode != 77 {
-		t.Errorf("ended as %+v", e)
-	}
-	if e := a.wait(doomed.Handle); !e.TimedOut || e.Signal != 9 {
-		t.Errorf("ended as %+v", e)
-	}
-	if stdout, _ := a.output(ended); stdout != "early\n" || a.wait(ended).ExitCode != 6 {
-		t.Errorf("an ended record: %q, %+v", stdout, a.wait(ended))
-	}
-}
-
-// A new image that passed every check and then cannot take over puts the old
-// one back, with every process.
-func TestUpgradeRollsBack(t *testing.T) {
-	a, image := installed(t)
-	h := a.sh("while :; do echo tick; sleep .05; done")
-	before := digestOf(t, image)
-	source := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(source, []byte(cannotTakeOver), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	bad := filepath.Join(t.TempDir(), "bad")
-	cmd := exec.Command("go", "build", "-o", bad, source)
-	cmd.Dir = moduleRoot(t) // its upgrade package is used
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
-	path, digest := stage(t, bad)
-	if m := a.upgradeCall(path, digest); m["ok"] != true {
-		t.Fatalf("the bad image is refused: %v", m)
-	}
-	eventually(t, "the old version is back", func() bool {
-		return a.version() == "1.0.0" && a.rolledBack()
-	})
-	if digestOf(t, image) != before {
-		t.Error("the old image is not back in place")
-	}
-	row := a.row(h)
-	if !row.Running {
-		t.Fatalf("the process is %+v", row)
-	}
-	eventually(t, "its output goes on", func() bool { return a.row(h).StdoutLen > row.StdoutLen })
-	a.upgrade(build(t, "1.1.0"), "1.1.0")
-}
-
-func (a *agent) rolledBack() bool {
-	reply, err := a.JournalRead(a.context(20*time.Second), client.JournalReadRequest{Limit: 10_000})
-	if err != nil {
-		return false
-	}
-	return bytes.Contains(bytes.Join(reply.Records, nil), []byte(statemachine.KindUpgradeRolledBack))
-}
-
-func moduleRoot(t *testing.T) string {
-	t.Helper()
-	out, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Dir(strings.TrimSpace(string(out)))
-}
-
-// cannotTakeOver is an image that says all the right words, and then gives up
-// as this release does when it cannot adopt.
-const cannotTakeOver = `package main
-
-import (
-	"errors"
-	"fmt"
-	"os"
-
-	"supervisor/upgrade"
-)
-
-func main() {
-	switch os.Args[1] {
-	case "--version":
-		fmt.Println("supervisor 9.9.9")
-	case "preflight":
-		fmt.Println("supervisor preflight: ok")
-	default:
-		h, err := upgrade.Inherit()
+// tryEvents is events of an agent that may be away.
+func (a *agent) tryEvents(kind statemachine.Kind) (found []map[string]any, err error) {
+	for after, head := uint64(0), uint64(1); after < head; {
+		r, err := a.JournalRead(a.context(20*time.Second), client.JournalReadRequest{AfterSeq: after})
 		if err != nil {
-			panic(err)
+			return nil, err
 		}
-		image, _ := os.Readlink("/proc/self/exe")
-		fmt.Fprintln(os.Stderr, h.RollBack(image, os.Args, os.Environ(), errors.New("it was built to fail")))
+		head = r.HeadSeq
+		for _, raw := range r.Records {
+			var rec struct {
+				Seq  uint64
+				Kind statemachine.Kind
+				Data map[string]any
+			}
+			if err := json.Unmarshal(raw, &rec); err != nil {
+				return nil, err
+			}
+			after = rec.Seq
+			if rec.Kind == kind {
+				found = append(found, rec.Data)
+			}
+		}
+	}
+	return found, nil
+}
+
+// awaitEvent waits for the first record of a kind.
+func (a *agent) awaitEvent(kind statemachine.Kind) map[string]any {
+	a.t.Helper()
+	var found []map[string]any
+	eventually(a.t, string(kind), func() bool {
+		var err error
+		found, err = a.tryEvents(kind)
+		return err == nil && len(found) > 0
+	})
+	return found[0]
+}
+
+// beside lists the folder of the installed binary.
+func (a *agent) beside() []string {
+	a.t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(a.exe))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// company is a process of each kind, to be carried over upgrades.
+type company struct {
+	a                       *agent
+	cat, tty, ended, doomed string
+	before                  map[string]int // pid by handle
+	written                 string         // to cat
+	rounds                  int
+}
+
+func newCompany(a *agent) *company {
+	a.t.Helper()
+	c := &company{a: a, cat: a.start(client.StartRequest{Cmd: []string{"cat"}, Idem: "cat"}).Handle}
+	c.tty = a.start(client.StartRequest{Cmd: []string{"/bin/sh", "-c", "stty -echo; while read x; do echo got $x; done"}, PTY: true}).Handle
+	c.ended = a.sh("echo early; exit 6")
+	a.wait(c.ended)
+	c.doomed = a.start(client.StartRequest{Cmd: []string{"sleep", "600"}, TimeoutMS: 500_000}).Handle
+	c.before = a.pids()
+	return c
+}
+
+func (a *agent) pids() map[string]int {
+	a.t.Helper()
+	procs, err := a.List(a.context(20 * time.Second))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	pids := map[string]int{}
+	for _, p := range procs {
+		pids[p.Handle] = p.PID
+	}
+	return pids
+}
+
+// thrives fails unless all of them are there and go on.
+func (c *company) thrives() {
+	a := c.a
+	a.t.Helper()
+	if now := a.pids(); fmt.Sprint(now) != fmt.Sprint(c.before) {
+		a.t.Fatalf("processes are %v, were %v", now, c.before)
+	}
+	c.rounds++
+	line := fmt.Sprintf("line %d\n", c.rounds)
+	c.written += line
+	for _, h := range []string{c.cat, c.tty} {
+		if _, err := a.Stdin(a.context(20*time.Second), h, []byte(line)); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	c.shows(c.cat, c.written)
+	c.shows(c.tty, fmt.Sprintf("got line %d\r\n", c.rounds))
+	c.shows(c.ended, "early\n")
+	if e := a.wait(c.ended); e.ExitCode != 6 {
+		a.t.Errorf("ended as %+v", e)
+	}
+	again := a.start(client.StartRequest{Cmd: []string{"cat"}, Idem: "cat"})
+	if again.Handle != c.cat {
+		a.t.Errorf("the idempotency key starts %s, not %s", again.Handle, c.cat)
 	}
 }
-`
+
+func (c *company) shows(handle, output string) {
+	c.a.t.Helper()
+	eventually(c.a.t, "the output of "+handle+" ends in "+output, func() bool {
+		m, err := c.a.Logs(context.Background(), client.LogsRequest{Handle: handle})
+		return err == nil && strings.HasSuffix(string(m.Stdout), output)
+	})
+}
+
+// An upgrade and the way back to the older version.
+func TestUpgradeAndDowngrade(t *testing.T) {
+	a := upgradable(t)
+	c := newCompany(a)
+	for i, version := range []string{"2", "1", "2"} {
+		a.upgrade(good(t, version))
+		c.thrives()
+		if names := a.beside(); !slices.Equal(names, []string{"supervisor", "supervisor.prev"}) {
+			t.Errorf("beside the binary are %v", names)
+		}
+		if digest(t, a.exe) != good(t, version).sha256 {
+			t.Error("another image is installed")
+		}
+		if n := len(a.events(statemachine.KindUpgradeAdopted)); n != i+1 {
+			t.Errorf("%d adoptions are recorded after %d", n, i+1)
+		}
+	}
+	a.awaitEvent(statemachine.KindUpgradeVerified)
+}
+
+// Whatever step of taking over fails, the agent is back on the old version with
+// every process, and a later upgrade works.
+func TestRollBack(t *testing.T) {
+	for does, says := range map[string]string{
+		"state":   "the state cannot be read",
+		"sockets": "the sockets are gone",
+		"journal": "rings: mkdir",
+		"process": "epoll_ctl",
+	} {
+		t.Run(does, func(t *testing.T) {
+			a := upgradable(t)
+			c := newCompany(a)
+			if m := a.ask(bad(t, does)); m["ok"] != true {
+				t.Fatal(m)
+			}
+			back := a.awaitEvent(statemachine.KindUpgradeRolledBack)
+			if back["from"] != "bad-"+does || back["to"] != "1" || !strings.Contains(back["error"].(string), says) {
+				t.Errorf("recorded is %v", back)
+			}
+			a.answers("1")
+			c.thrives()
+			if names := a.beside(); !slices.Equal(names, []string{"supervisor"}) || digest(t, a.exe) != good(t, "1").sha256 {
+				t.Errorf("beside the binary are %v", names)
+			}
+			a.upgrade(good(t, "2"))
+			c.thrives()
+		})
+	}
+}
+
+// An image that ends at once is beyond rollback. The next start finds every
+// process.
+func TestImageThatExits(t *testing.T) {
+	a := upgradable(t)
+	h := a.sh("sleep 600")
+	if m := a.ask(bad(t, "exit")); m["ok"] != true {
+		t.Fatal(m)
+	}
+	_ = a.cmd.Wait() // exit status 3
+	a.Close()
+	copyFile(t, good(t, "1").path, a.exe)
+	a.serve()
+	if r := a.row(h); !r.Running {
+		t.Errorf("the process is %+v", r)
+	}
+}
+
+// While one upgrade is under way another is refused, and both leave the staged
+// file alone if they are.
+func TestOneUpgradeAtATime(t *testing.T) {
+	a := upgradable(t)
+	slow := bad(t, "slow")
+	c := a.raw()
+	c.send(fmt.Sprintf(`{"op":"agent_upgrade","path":%q,"sha256":%q}`, a.stage(slow), slow.sha256))
+	a.awaitEvent(statemachine.KindUpgradeRequested)
+	if m := a.raw().call(`{"op":"agent_upgrade","path":"/no/such/file","sha256":"x"}`); m["code"] != "upgrading" {
+		t.Errorf("the second is answered %v", m)
+	}
+	if m := c.reply(); m["ok"] != true {
+		t.Error(m)
+	}
+	a.awaitEvent(statemachine.KindUpgradeRolledBack)
+	if m := a.raw().call(`{"op":"agent_upgrade","path":"/no/such/file","sha256":"x"}`); m["code"] != "upgrade_rejected" {
+		t.Errorf("a later one is answered %v", m)
+	}
+	a.awaitEvent(statemachine.KindUpgradeRejected)
+}

@@ -30,9 +30,15 @@ func tell(t *rapid.T, s *story, r *statemachine.Registry) {
 			statemachine.Note{Event: &statemachine.Verb{Op: "proc_list", OK: true}},
 		}).Draw(t, "command")
 	})
+	used := map[string]bool{} // a handle is never used again
 	for range rapid.IntRange(1, 60).Draw(t, "commands") {
+		command := commands.Draw(t, "command")
+		if start, ok := command.(statemachine.Start); ok && used[start.Handle] {
+			continue
+		}
 		now := statemachine.Instant{Wall: s.now.UnixNano(), Mono: s.now.UnixNano() - 1e18}
-		for _, e := range r.Decide(limits, now, commands.Draw(t, "command")).Events {
+		for _, e := range r.Decide(limits, now, command).Events {
+			used[e.Handle] = true
 			s.add(e.Handle, e.Event)
 			if err := r.Apply(&s.records[len(s.records)-1]); err != nil {
 				t.Fatal(err)
