@@ -18,6 +18,13 @@ demo: build
 test: deps
 	go test -race -timeout 20m ./...
 
+# Lets every system call of the journal fail or be the agent's last, many times.
+.PHONY: fault
+fault: deps
+	go test -timeout 60m -v -run 'Faults|FloodedThroughCrashes' ./internal/e2e -args -fault
+	go test -timeout 60m -count 10 -run 'Kill|Failed|Full|Page|Tampering' ./journal
+	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
+
 # What the tests need beside Go: the race detector links with a C compiler, some
 # tests play another launcher in Python, let system calls fail with strace, or
 # open a page in a browser.

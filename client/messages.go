@@ -19,6 +19,8 @@ type (
 	JournalReadRequest = wire.JournalReadRequest
 	JournalReadReply   = wire.JournalReadReply
 	JournalInfoReply   = wire.JournalInfoReply
+
+	JournalSnapshotReply = wire.JournalSnapshotReply
 )
 
 // AppendJSON appends a message as the JSON object that it is on the wire, less

@@ -72,6 +72,32 @@ func (c *Client) JournalInfo(ctx context.Context) (JournalInfoReply, error) {
 	return reply, err
 }
 
+// JournalSnapshot returns the newest snapshot whole; its Seq is 0 if there is
+// none.
+func (c *Client) JournalSnapshot(ctx context.Context) (JournalSnapshotReply, error) {
+	var whole []byte
+	var seq uint64
+	for {
+		var part JournalSnapshotReply
+		r := wire.JournalSnapshotRequest{Offset: int64(len(whole))}
+		keep := func([]byte) {
+			if part.Seq != seq { // a newer one has taken its place, or this is the first part
+				seq, whole = part.Seq, nil
+			}
+			if r.Offset == int64(len(whole)) {
+				whole = append(whole, part.Data...)
+			}
+		}
+		if err := c.call(ctx, "journal_snapshot", &r, &part, keep); err != nil {
+			return part, err
+		}
+		if int64(len(whole)) == part.Size {
+			part.Data = whole
+			return part, nil
+		}
+	}
+}
+
 // says reports whether a reply's line has a field, for fields of which absent
 // and false are different things. It is exact: bytes are base64 on the wire,
 // and in text a quote is escaped.

@@ -20,9 +20,14 @@ func newCall(c wire.Caller, handle string) *call {
 	return &call{caller: c, handle: handle, done: make(chan struct{})}
 }
 
-// do submits a request, unless the gate is shut, and waits for its outcome.
+// do submits a request, unless the gate is shut or it is too large to succeed,
+// and waits for its outcome.
 func (e *Engine) do(ctx context.Context, c *call, cmd statemachine.Command) error {
-	if err := e.gate.why(); err != nil {
+	err := e.gate.why()
+	if start, ok := cmd.(statemachine.Start); ok && err == nil {
+		err = checkSize(start.Spec)
+	}
+	if err != nil {
 		e.verbs.add(c.caller, c.handle, err)
 		return err
 	}
@@ -53,11 +58,6 @@ func (e *Engine) submit(ctx context.Context, s step) error {
 func (e *Engine) Start(ctx context.Context, caller wire.Caller, r wire.StartRequest) (wire.StartReply, error) {
 	c := newCall(caller, newHandle())
 	spec := e.processSpec(r)
-	if size := commandSize(r); size > maxCommand {
-		err := wire.Errorf(wire.CodeSpawnFailed, "argument list too long: %d bytes, more than %d", size, maxCommand)
-		e.verbs.add(caller, "", err)
-		return wire.StartReply{}, err
-	}
 	c.spawn = func() { e.table.Start(c.handle, spec) }
 	err := e.do(ctx, c, statemachine.Start{Handle: c.handle, Spec: e.journalSpec(r)})
 	if err != nil {
@@ -77,6 +77,7 @@ func newHandle() string {
 // Signal implements wire.Backend.
 func (e *Engine) Signal(ctx context.Context, caller wire.Caller, r wire.SignalRequest) (wire.Ack, error) {
 	c := newCall(caller, r.Handle)
+	c.anyway = true
 	err := e.do(ctx, c, statemachine.Signal(r))
 	return ack(c, err)
 }
@@ -84,6 +85,7 @@ func (e *Engine) Signal(ctx context.Context, caller wire.Caller, r wire.SignalRe
 // Kill implements wire.Backend.
 func (e *Engine) Kill(ctx context.Context, caller wire.Caller, r wire.HandleRequest) (wire.Ack, error) {
 	c := newCall(caller, r.Handle)
+	c.anyway = true
 	err := e.do(ctx, c, statemachine.Kill{Handle: r.Handle, Leftovers: e.table.Leftovers(r.Handle)})
 	return ack(c, err)
 }

@@ -84,13 +84,16 @@ func (e *Engine) journalSpec(r wire.StartRequest) statemachine.Spec {
 // quarters of 8 MiB. More need not be recorded to fail.
 const maxCommand = 6 << 20
 
-// commandSize is what a request would have execve take.
-func commandSize(r wire.StartRequest) int {
-	size := len(r.Cwd)
-	for _, s := range slices.Concat(r.Cmd, r.Env) {
-		size += len(s) + 1
+// checkSize refuses a command that execve would not take in any case.
+func checkSize(s statemachine.Spec) error {
+	size := len(s.Cwd)
+	for _, word := range slices.Concat(s.Cmd, s.EnvNames) {
+		size += len(word) + 1
 	}
-	return size
+	if size > maxCommand {
+		return wire.Errorf(wire.CodeSpawnFailed, "argument list too long: %d bytes, more than %d", size, maxCommand)
+	}
+	return nil
 }
 
 func cwd(r wire.StartRequest) string { return cmp.Or(r.Cwd, "/") }

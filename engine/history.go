@@ -19,6 +19,23 @@ func (e *Engine) JournalInfo() (wire.JournalInfoReply, error) {
 	}, nil
 }
 
+// JournalSnapshot implements wire.Backend.
+func (e *Engine) JournalSnapshot(r wire.JournalSnapshotRequest) (wire.JournalSnapshotReply, error) {
+	s, found, err := e.journal.Snapshot()
+	if err != nil {
+		return wire.JournalSnapshotReply{}, wire.Errorf(wire.CodeJournalFailed, "reading the snapshot: %s", err)
+	}
+	if !found {
+		return wire.JournalSnapshotReply{}, nil
+	}
+	size := int64(len(s.Blob))
+	from := min(r.Offset, size)
+	return wire.JournalSnapshotReply{
+		Seq: s.Seq, Hash: s.Hash.String(), Version: int64(s.Version), Size: size,
+		Data: s.Blob[from:min(from+r.Limit, size)],
+	}, nil
+}
+
 // JournalRead implements wire.Backend.
 func (e *Engine) JournalRead(ctx context.Context, r wire.JournalReadRequest) (wire.JournalReadReply, error) {
 	var timeout <-chan time.Time

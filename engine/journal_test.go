@@ -127,6 +127,28 @@ func TestFailedJournal(t *testing.T) {
 	}
 }
 
+// A start whose outcome cannot be recorded any more is none: the process is
+// killed again, and whoever asked is told.
+func TestStartThatCannotBeRecorded(t *testing.T) {
+	a := newAgent(t)
+	r := wire.StartRequest{Cmd: []string{"sleep", "60"}}
+	c := newCall(caller("proc_start"), newHandle())
+	c.spawn = func() { a.table.Start(c.handle, a.processSpec(r)) }
+	if err := a.whileIdle(func() {
+		a.turn([]step{{command: statemachine.Start{Handle: c.handle, Spec: a.journalSpec(r)}, call: c}})
+		a.journal.File().Close() // the intent is recorded, and nothing more will be
+	}); err != nil {
+		t.Fatal(err)
+	}
+	<-c.done
+	wantCode(t, c.err, wire.CodeJournalFailed)
+	if e := a.wait(c.handle); e.Reason != "killed" || !e.Unjournaled {
+		t.Errorf("ended as %+v", e)
+	}
+	_ = a.Engine.Close(context.Background(), "test")
+	a.open()
+}
+
 // A process that a verb killed is said to be, however many signals could not
 // be recorded before.
 func TestFullDiskRemembersWhoKilled(t *testing.T) {

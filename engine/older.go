@@ -28,13 +28,12 @@ func (e *Engine) attend(ctx context.Context, caller wire.Caller, do func(context
 	ctx, done := e.gate.within(ctx)
 	defer done()
 	c.err = do(ctx)
-	outcome := c.err // the loop owns the call from here on
 	e.observed.addStep(step{call: c, final: true})
 	select {
 	case <-c.done:
-	case <-e.stopped:
+	case <-e.stopped: // the loop, which owns the call, has ended
 	}
-	return outcome
+	return c.err
 }
 
 // mayAttend refuses what could not be journaled.

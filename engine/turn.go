@@ -34,6 +34,7 @@ type call struct {
 	same        []*call // starts with the same idempotency key, which wait for this one
 	written     int     // of a write
 	unjournaled bool    // done although the journal could not take it
+	anyway      bool    // it counts as done then: it ends something
 	attended    bool    // of an older verb; see Engine.attended
 }
 
@@ -192,11 +193,10 @@ func appendable(payloads [][]byte) int {
 	return len(payloads)
 }
 
-// settle replies. A call that was carried out although its record is not
-// durable says so; perform has refused those that were not.
+// settle replies.
 func (e *Engine) settle(s settlement, commitErr error) {
 	if commitErr != nil && s.err == nil {
-		s.call.unjournaled = true
+		s.err = e.unrecorded(s.call, commitErr)
 	}
 	if s.call.spawn != nil {
 		s.call.row = e.view.get(s.call.handle)
@@ -210,6 +210,19 @@ func (e *Engine) settle(s settlement, commitErr error) {
 		e.attended.Add(-1)
 	}
 	s.call.settle(s.err)
+}
+
+// unrecorded is the outcome of a call that was carried out, and then could not
+// be recorded. A process that was started for it must not run on unknown.
+func (e *Engine) unrecorded(c *call, commitErr error) error {
+	if c.anyway {
+		c.unjournaled = true
+		return nil
+	}
+	if c.spawn != nil {
+		e.followUp(step{command: statemachine.Kill{Handle: c.handle}})
+	}
+	return journalError(commitErr)
 }
 
 // join makes a start the same as an earlier one: it changes nothing, and its

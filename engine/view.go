@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 
 	"supervisor/journal"
@@ -171,13 +172,8 @@ func procRow(p *statemachine.Process, unjournaled bool) wire.Proc {
 // itself for ever.
 func wakesReaders(r *statemachine.Record) bool {
 	v, ok := r.Event.(*statemachine.Verb)
-	return !ok || v.Op != opJournalRead && v.Op != opJournalInfo
+	return !ok || !strings.HasPrefix(v.Op, "journal_")
 }
-
-const (
-	opJournalRead = "journal_read"
-	opJournalInfo = "journal_info"
-)
 
 // broadcast wakes all that wait at once.
 type broadcast struct {

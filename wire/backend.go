@@ -38,6 +38,7 @@ type Backend interface {
 	Wait(ctx context.Context, r WaitRequest) (WaitReply, error)
 	JournalRead(ctx context.Context, r JournalReadRequest) (JournalReadReply, error)
 	JournalInfo() (JournalInfoReply, error)
+	JournalSnapshot(r JournalSnapshotRequest) (JournalSnapshotReply, error)
 
 	Older
 

@@ -63,6 +63,10 @@ func (r *ResizeRequest) check() error {
 
 func (r *WaitRequest) check() error { return natural("timeout_ms", r.TimeoutMS) }
 
+func (r *JournalSnapshotRequest) check() error {
+	return firstOf(natural("offset", r.Offset), natural("limit", r.Limit))
+}
+
 func (r *JournalReadRequest) check() error {
 	return firstOf(natural("limit", r.Limit), natural("wait_ms", r.WaitMS))
 }

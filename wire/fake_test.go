@@ -117,6 +117,10 @@ func (f *fake) JournalRead(context.Context, JournalReadRequest) (JournalReadRepl
 
 func (f *fake) JournalInfo() (JournalInfoReply, error) { return JournalInfoReply{HeadSeq: 1}, nil }
 
+func (f *fake) JournalSnapshot(r JournalSnapshotRequest) (JournalSnapshotReply, error) {
+	return JournalSnapshotReply{Seq: 1, Size: 3, Data: []byte("abc")[min(r.Offset, 3):]}, nil
+}
+
 func (f *fake) Note(c Caller, handle string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -161,6 +161,19 @@ func (r *JournalReadReply) fields(v visitor) {
 	v.sequence("first_seq", &r.FirstSeq, always)
 }
 
+func (r *JournalSnapshotRequest) fields(v visitor) {
+	v.long("offset", &r.Offset, nonzero)
+	v.long("limit", &r.Limit, nonzero)
+}
+
+func (r *JournalSnapshotReply) fields(v visitor) {
+	v.sequence("seq", &r.Seq, always)
+	v.text("hash", &r.Hash, nonzero)
+	v.long("version", &r.Version, nonzero)
+	v.long("size", &r.Size, always)
+	v.base64("data", &r.Data, always)
+}
+
 func (r *JournalInfoReply) fields(v visitor) {
 	v.sequence("head_seq", &r.HeadSeq, always)
 	v.text("head_hash", &r.HeadHash, always)

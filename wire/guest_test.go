@@ -27,6 +27,7 @@ func TestVerbs(t *testing.T) {
 		{`{"op":"proc_wait","handle":"p_1"}`, `{"ok":true,"running":true,"exit_code":0,"timed_out":true}`},
 		{`{"op":"journal_read"}`, `{"ok":true,"records":[{"seq":1}],"head_seq":1,"first_seq":1}`},
 		{`{"op":"journal_info"}`, `"head_seq":1`},
+		{`{"op":"journal_snapshot","offset":1}`, `{"ok":true,"seq":1,"size":3,"data":"YmM="}`},
 		{`{"op":"no_such_verb"}`, `{"ok":false,"error":"unknown op: no_such_verb"}`},
 		{`{"op":"` + strings.Repeat("é", 100) + `","id":"x"}`, `{"ok":false,"id":"x","error":"unknown op: ` + strings.Repeat("é", 100) + `"}`},
 		{`{"op":"proc_logs","handle":"p_1","limit":-1,"id":"y"}`, `{"ok":false,"id":"y","error":"limit must not be negative","code":"bad_request"}`},
@@ -47,7 +48,7 @@ func TestVerbs(t *testing.T) {
 		notes = append(notes, fmt.Sprintf("%s/%s/%s", n.Op, n.handle, n.code))
 	}
 	if want := []string{"agent_info//", "proc_list//", "proc_logs/p_1/", "proc_wait/p_1/", "journal_read//", "journal_info//",
-		"no_such_verb//unknown_op", strings.Repeat("é", 32) + "//unknown_op", "proc_logs/p_1/bad_request", "//bad_request"}; !slices.Equal(notes, want) {
+		"journal_snapshot//", "no_such_verb//unknown_op", strings.Repeat("é", 32) + "//unknown_op", "proc_logs/p_1/bad_request", "//bad_request"}; !slices.Equal(notes, want) {
 		t.Errorf("notes %q", notes)
 	}
 }

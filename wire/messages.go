@@ -200,6 +200,22 @@ type JournalReadReply struct {
 	FirstSeq uint64
 }
 
+// JournalSnapshotRequest is journal_snapshot: a part of the newest snapshot.
+type JournalSnapshotRequest struct {
+	Offset int64
+	Limit  int64 // 0, or above MaxReadBytes, is MaxReadBytes. A busy agent may give less
+}
+
+// JournalSnapshotReply answers journal_snapshot. Seq is 0 where there is none.
+// Parts with the same Seq belong together.
+type JournalSnapshotReply struct {
+	Seq     uint64
+	Hash    string // of record Seq
+	Version int64  // of the snapshot's form
+	Size    int64  // of the whole
+	Data    []byte // from Offset on
+}
+
 // JournalInfoReply answers journal_info. A host that keeps (HeadSeq, HeadHash)
 // can prove later that history up to there was not rewritten.
 type JournalInfoReply struct {

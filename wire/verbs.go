@@ -51,6 +51,8 @@ var verbs = map[string]verb{
 
 	"journal_read": {func() request { return new(JournalReadRequest) }, journalRead, reads},
 	"journal_info": {newNothing, journalInfo, reads},
+
+	"journal_snapshot": {func() request { return new(JournalSnapshotRequest) }, journalSnapshot, reads},
 }
 
 func newNothing() request { return new(nothing) }
@@ -156,6 +158,18 @@ func journalRead(x *exchange, b Backend) (Message, error) {
 
 func journalInfo(_ *exchange, b Backend) (Message, error) {
 	reply, err := b.JournalInfo()
+	return &reply, err
+}
+
+func journalSnapshot(x *exchange, b Backend) (Message, error) {
+	r := *x.request.(*JournalSnapshotRequest)
+	if r.Limit == 0 {
+		r.Limit = MaxReadBytes
+	}
+	// The part as bytes and as base64.
+	const perLimit = 3
+	r.Limit = x.reserve(perLimit*min(r.Limit, MaxReadBytes)) / perLimit
+	reply, err := b.JournalSnapshot(r)
 	return &reply, err
 }
 

@@ -89,14 +89,28 @@ func (a *agent) path() string { return filepath.Join(a.dir, "state", "journal.db
 // serve starts the agent and connects to it.
 func (a *agent) serve() {
 	a.t.Helper()
-	a.launch(exec.Command(a.exe, append([]string{
+	a.launch(a.command())
+}
+
+// command is what runs the agent.
+func (a *agent) command() *exec.Cmd {
+	return exec.Command(a.exe, append([]string{
 		"serve", "--listen", a.addr(), "--state-dir", filepath.Join(a.dir, "state"),
-	}, a.args...)...))
+	}, a.args...)...)
 }
 
 // launch runs a command that becomes the agent, and connects to it.
 func (a *agent) launch(cmd *exec.Cmd) {
 	a.t.Helper()
+	if !a.begin(cmd) {
+		a.t.Fatalf("the agent does not answer\n%s", a.log())
+	}
+}
+
+// begin is launch for an agent that may fail to start.
+func (a *agent) begin(cmd *exec.Cmd) (answers bool) {
+	a.t.Helper()
+	a.Client = nil
 	logFile, err := os.OpenFile(filepath.Join(a.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		a.t.Fatal(err)
@@ -106,16 +120,15 @@ func (a *agent) launch(cmd *exec.Cmd) {
 	if err := a.cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && stat(fmt.Sprint(a.cmd.Process.Pid))[0] != "Z"; {
 		c, err := client.Dial(context.Background(), a.addr())
 		if err == nil {
 			a.Client = c
-			return
+			return true
 		}
-		if time.Now().After(end) {
-			a.t.Fatalf("the agent does not answer: %v\n%s", err, a.log())
-		}
+		time.Sleep(5 * time.Millisecond) // between two tries
 	}
+	return false
 }
 
 func (a *agent) log() string {
@@ -169,8 +182,8 @@ func (a *agent) context(d time.Duration) context.Context {
 	return ctx
 }
 
-// records reads the journal of a stopped or killed agent, and checks chain,
-// folds and invariants on the way.
+// records reads the journal of a stopped or killed agent, and checks the chain
+// and, after every record, the registry on the way.
 func (a *agent) records() []statemachine.Record {
 	a.t.Helper()
 	r, err := journal.OpenReadOnly(a.path())
@@ -181,17 +194,21 @@ func (a *agent) records() []statemachine.Record {
 	var out []statemachine.Record
 	var d statemachine.Decoder
 	registry := statemachine.NewRegistry()
+	if s, ok, err := r.Snapshot(); err != nil {
+		a.t.Fatal(err)
+	} else if ok && r.FirstSeq() > 1 {
+		if registry, err = statemachine.DecodeSnapshot(s.Blob); err != nil {
+			a.t.Fatal(err)
+		}
+	}
 	err = r.Verify(func(stored journal.Record) error {
 		rec, err := d.Decode(stored.Seq, stored.Payload)
-		if err == nil && r.FirstSeq() == 1 {
-			err = registry.Apply(&rec)
+		if err == nil && rec.Seq > registry.Seq() {
+			err = errors.Join(registry.Apply(&rec), registry.Check())
 		}
 		out = append(out, rec)
 		return err
 	})
-	if err == nil {
-		err = registry.Check()
-	}
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func (f *fold) apply(stored journal.Record) (statemachine.Record, error) {
 }
 
 // errNoSnapshot is a journal without its oldest records and without the
-// snapshot that stands for them: a live agent does not serve it.
+// snapshot that stands for them: an old live agent does not serve it.
 var errNoSnapshot = errors.New("there is no snapshot to start from")
 
 // start returns the registry from which a fold up to the record at can go on:

@@ -63,8 +63,19 @@ func (l *liveSource) extent() (first uint64, head journal.Head, err error) {
 // base is not known: agents do not tell the hash of what they pruned.
 func (l *liveSource) base() (journal.Head, bool) { return journal.Head{}, false }
 
-// snapshot finds none: agents do not serve theirs.
-func (l *liveSource) snapshot() (s journal.Snapshot, found bool, err error) { return s, false, nil }
+// snapshot finds none at an agent that is too old to serve it.
+func (l *liveSource) snapshot() (s journal.Snapshot, found bool, err error) {
+	reply, err := l.client.JournalSnapshot(context.Background())
+	if errors.Is(err, client.ErrTooOld) {
+		return s, false, nil
+	}
+	if err != nil || reply.Seq == 0 {
+		return s, false, l.about(err)
+	}
+	s = journal.Snapshot{Seq: reply.Seq, Version: int(reply.Version), Blob: reply.Data}
+	s.Hash, err = parseHash(reply.Hash)
+	return s, err == nil, l.about(err)
+}
 
 func (l *liveSource) page(after uint64) ([]journal.Record, error) { return l.read(after, 0) }
 
