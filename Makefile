@@ -37,6 +37,14 @@ deps:
 		apt-get update -q && apt-get install -qy --no-install-recommends $(TEST_PACKAGES) && break; exit 1; \
 	done
 
+# The agent as the init of a machine that qemu emulates, with Debian's kernel.
+.PHONY: vm
+vm: build bin/vm
+	go run ./internal/vm -bin bin -kernel bin/vm
+
+bin/vm:
+	internal/vm/fetch $@
+
 .PHONY: check
 check:
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }

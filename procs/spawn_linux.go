@@ -53,7 +53,6 @@ func (t *Table) fork(p *process, s Spec, path string, io *stdio) error {
 		return explain(s, path, err)
 	}
 	t.orphans.adopt(pid)
-	t.sys.resetOOMScore(pid)
 	st, err := readStat(pid) // there even if it has exited: we have not reaped it
 	if err != nil {
 		t.opt.Log.Warn("start ticks cannot be read", "pid", pid, "err", err)

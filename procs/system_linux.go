@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,14 +15,15 @@ import (
 // system is what New found out about the kernel and about the state in which
 // the agent was launched.
 type system struct {
-	groupSignals bool   // pidfd_send_signal takes PIDFD_SIGNAL_PROCESS_GROUP (Linux 6.9)
-	pidfdInfo    bool   // PIDFD_GET_INFO is there (Linux 6.13; with the exit status: 6.15)
-	blocked      bool   // the agent was launched with signals blocked
-	oomScoreAdj  string // the agent's own, when it is not 0
+	groupSignals bool       // pidfd_send_signal takes PIDFD_SIGNAL_PROCESS_GROUP (Linux 6.9)
+	pidfdInfo    bool       // PIDFD_GET_INFO is there (Linux 6.13; with the exit status: 6.15)
+	blocked      bool       // the agent was launched with signals blocked
+	oomScoreAdj  string     // the agent's own, when it is not 0
+	exposed      sync.Mutex // held while it is 0 for a fork
 }
 
-func probeSystem() system {
-	var s system
+func probeSystem() *system {
+	s := new(system)
 	if fd, err := unix.PidfdOpen(os.Getpid(), 0); err == nil {
 		err := unix.PidfdSendSignal(fd, 0, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
 		s.groupSignals = err == nil || err == unix.ESRCH // no such group, but it was looked for
@@ -83,12 +85,18 @@ func (s *system) forkExec(path string, argv []string, attr *syscall.ProcAttr) (i
 			defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 		}
 	}
+	if s.oomScoreAdj != "" {
+		s.exposed.Lock()
+		defer s.exposed.Unlock()
+		setOOMScore("0")
+		defer setOOMScore(s.oomScoreAdj)
+	}
 	return syscall.ForkExec(path, argv, attr)
 }
 
-// resetOOMScore takes from a child what protects the agent.
-func (s *system) resetOOMScore(pid int) {
-	if s.oomScoreAdj != "" {
-		_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("0"), 0)
-	}
+// setOOMScore sets the agent's own. A child inherits it: done to the child
+// instead, it would come too late for what that one has forked by then. One may
+// always go back to what one was launched with (proc_pid_oom_score_adj(5)).
+func setOOMScore(adj string) {
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(adj), 0) // at worst a child is protected too
 }

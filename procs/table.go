@@ -12,7 +12,7 @@ import (
 // Table holds the processes by handle.
 type Table struct {
 	opt      Options
-	sys      system
+	sys      *system
 	reactor  *reactor
 	digester digester
 	orphans  orphans
