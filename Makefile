@@ -12,6 +12,7 @@ build:
 .PHONY: demo
 demo: build
 	$(STATIC) -o bin/demo-service ./demo/service
+	$(STATIC) -ldflags "$(LDFLAGS)-next" -o bin/demo-next ./cmd/supervisor
 	./demo/run
 
 .PHONY: test
