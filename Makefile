@@ -19,10 +19,11 @@ demo: build
 test: deps
 	go test -race -timeout 20m ./...
 
-# Lets every system call of the journal fail or be the agent's last, many times.
+# Lets every system call of the journal and of an upgrade fail, or be the agent's
+# last, many times.
 .PHONY: fault
 fault: deps
-	go test -timeout 60m -v -run 'Faults|FloodedThroughCrashes' ./internal/e2e -args -fault
+	go test -timeout 60m -v -run 'Faults|FloodedThroughCrashes|KilledAt' ./internal/e2e -args -fault
 	go test -timeout 60m -count 10 -run 'Kill|Failed|Full|Page|Tampering' ./journal
 	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
 

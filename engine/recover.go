@@ -30,6 +30,7 @@ func (e *Engine) recover() error {
 		e.view.set(handle, e.row(handle))
 	}
 	e.recoverSessions()
+	e.sweep()
 	return e.table.Keep(handles)
 }
 

@@ -27,11 +27,11 @@ type image struct {
 var images sync.Map // what builds an image, by name
 
 // buildImage builds an image once.
-func buildImage(t testing.TB, name, command, version, ldflags string) image {
+func buildImage(t testing.TB, name, command, version, ldflags string, flags ...string) image {
 	t.Helper()
 	path := filepath.Join(built, name)
 	once, _ := images.LoadOrStore(name, sync.OnceValue(func() error {
-		return build(path, command, "-X main.version="+version+" "+ldflags)
+		return build(path, command, "-X main.version="+version+" "+ldflags, flags...)
 	}))
 	if err := once.(func() error)(); err != nil {
 		t.Fatal(err)
@@ -42,6 +42,12 @@ func buildImage(t testing.TB, name, command, version, ldflags string) image {
 // good is the agent itself under another version.
 func good(t testing.TB, version string) image {
 	return buildImage(t, "supervisor-"+version, "supervisor/cmd/supervisor", version, "")
+}
+
+// swift is good without the race detector, which makes each exit take a second:
+// for tests that upgrade a hundred times.
+func swift(t testing.TB, version string) image {
+	return buildImage(t, "swift-"+version, "supervisor/cmd/supervisor", version, "", "-race=false")
 }
 
 // bad is an image that passes every check and then does something else.
@@ -66,8 +72,13 @@ func digest(t testing.TB, path string) string {
 // upgradable starts an agent of version 1 in a folder of its own.
 func upgradable(t testing.TB, args ...string) *agent {
 	t.Helper()
+	return install(t, good(t, "1"), args...)
+}
+
+func install(t testing.TB, img image, args ...string) *agent {
+	t.Helper()
 	exe := filepath.Join(t.TempDir(), "supervisor")
-	copyFile(t, good(t, "1").path, exe)
+	copyFile(t, img.path, exe)
 	return startInstalled(t, exe, args...)
 }
 
