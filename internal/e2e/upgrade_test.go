@@ -147,28 +147,40 @@ func (a *agent) events(kind statemachine.Kind) []map[string]any {
 
 // tryEvents is events of an agent that may be away.
 func (a *agent) tryEvents(kind statemachine.Kind) (found []map[string]any, err error) {
+	err = a.eachRecord(func(r record) {
+		if r.Kind == kind {
+			found = append(found, r.Data)
+		}
+	})
+	return found, err
+}
+
+// record is one of the journal, as the live agent shows it.
+type record struct {
+	Seq    uint64
+	Kind   statemachine.Kind
+	Handle string
+	Data   map[string]any
+}
+
+// eachRecord calls f with all that the live agent still has.
+func (a *agent) eachRecord(f func(record)) error {
 	for after, head := uint64(0), uint64(1); after < head; {
 		r, err := a.JournalRead(a.context(20*time.Second), client.JournalReadRequest{AfterSeq: after})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		head = r.HeadSeq
 		for _, raw := range r.Records {
-			var rec struct {
-				Seq  uint64
-				Kind statemachine.Kind
-				Data map[string]any
-			}
+			var rec record
 			if err := json.Unmarshal(raw, &rec); err != nil {
-				return nil, err
+				return err
 			}
 			after = rec.Seq
-			if rec.Kind == kind {
-				found = append(found, rec.Data)
-			}
+			f(rec)
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // awaitEvent waits for the first record of a kind.
