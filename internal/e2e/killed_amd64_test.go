@@ -83,7 +83,7 @@ func newCaravan(a *agent) *caravan {
 		img := swift(a.t, version)
 		c.digests[img.sha256] = img
 	}
-	c.counts = a.start(client.StartRequest{Cmd: testproc.Argv("paced", "1000000", "0")}).Handle
+	c.counts = a.start(client.StartRequest{Cmd: testproc.Argv("paced", "100000000", "0")}).Handle
 	a.sh("exec sleep 600")
 	a.wait(a.sh("exit 3"))
 	return c

@@ -44,10 +44,10 @@ func good(t testing.TB, version string) image {
 	return buildImage(t, "supervisor-"+version, "supervisor/cmd/supervisor", version, "")
 }
 
-// swift is good without the race detector, which makes each exit take a second:
-// for tests that upgrade a hundred times.
+// swift is good as it is released: static, and without the race detector, which
+// makes each exit take a second.
 func swift(t testing.TB, version string) image {
-	return buildImage(t, "swift-"+version, "supervisor/cmd/supervisor", version, "", "-race=false")
+	return buildImage(t, "swift-"+version, "supervisor/cmd/supervisor", version, "", "-race=false", "-tags=netgo,osusergo")
 }
 
 // bad is an image that passes every check and then does something else.
