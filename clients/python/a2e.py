@@ -68,6 +68,10 @@ def parse_event(m: Message) -> Event:
     )  # fmt: skip
 
 
+class Replaced(Disconnected):
+    """The agent was replaced by another image, which speaks on the same pipes."""
+
+
 class Connection:
     """Lines of JSON in both directions, over a socket or a pair of pipes."""
 
@@ -88,7 +92,14 @@ class Connection:
             raise Disconnected(str(e)) from e
         if not line.endswith(b"\n"):
             raise Disconnected("the agent closed it")
-        return json.loads(line)
+        m = json.loads(line)
+        if m["type"] == "error" and not m["req_id"] and m["error"].startswith("upgrading"):
+            raise Replaced(m["error"])
+        return m
+
+    def again(self) -> "Connection":
+        """The next connection over the same pipes."""
+        return Connection(self._reader, self._writer, self.close)
 
 
 def dial(address: str) -> Connection:
@@ -214,13 +225,15 @@ class Session:
                     p._take(event)
             return p
 
-    def _handshake(self, resumes: bool) -> Connection:
-        conn = self._connect()
+    def _handshake(self, resumes: bool, conn: Optional[Connection] = None) -> Connection:
+        conn = conn or self._connect()
         hello: Message = {"type": "handshake/req", "id": str(uuid.uuid4()), "version": "1.0", "session_id": self.id}
         if resumes and self.last_seq:
             hello["last_seq"] = self.last_seq
         conn.send(hello)
         reply = conn.receive()
+        while reply.get("req_id") != hello["id"]:  # it answers what an upgrade has left behind
+            reply = conn.receive()
         if reply.get("error"):
             conn.close()
             raise A2EError(str(reply["error"]))
@@ -287,7 +300,7 @@ class Session:
         end = time.monotonic() + self._retry
         while not self._closed and time.monotonic() < end:
             try:
-                conn = self._handshake(resumes=True)
+                conn = self._handshake(True, self._conn.again() if isinstance(why, Replaced) else None)
             except Disconnected as e:
                 why = e
                 time.sleep(0.05)
