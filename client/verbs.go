@@ -8,19 +8,16 @@ import (
 	"supervisor/wire"
 )
 
-// Info asks who the agent is and what it can do. ErrTooOld is an agent that
-// has no managed processes at all.
-func (c *Client) Info(ctx context.Context) (InfoReply, error) {
-	var reply InfoReply
-	err := c.call(ctx, "agent_info", nil, &reply, nil)
-	return reply, err
-}
-
 // Start starts a process, which then belongs to the agent. After
-// ErrDisconnected it may run or not; a request with Idem can be repeated.
-func (c *Client) Start(ctx context.Context, r StartRequest) (StartReply, error) {
-	var reply StartReply
-	err := c.call(ctx, "proc_start", &r, &reply, nil)
+// ErrDisconnected it may run or not; a request with Idem can be repeated. An
+// agent that would not know Idem, and start again, is ErrTooOld.
+func (c *Client) Start(ctx context.Context, r StartRequest) (reply StartReply, err error) {
+	if r.Idem != "" {
+		err = c.need(ctx, "idempotency")
+	}
+	if err == nil {
+		err = c.call(ctx, "proc_start", &r, &reply, nil)
+	}
 	return reply, err
 }
 
