@@ -12,16 +12,18 @@ build:
 .PHONY: demo
 demo: build
 	$(STATIC) -o bin/demo-service ./demo/service
+	$(STATIC) -ldflags "$(LDFLAGS)-next" -o bin/demo-next ./cmd/supervisor
 	./demo/run
 
 .PHONY: test
 test: deps
 	go test -race -timeout 20m ./...
 
-# Lets every system call of the journal fail or be the agent's last, many times.
+# Lets every system call of the journal and of an upgrade fail, or be the agent's
+# last, many times.
 .PHONY: fault
 fault: deps
-	go test -timeout 60m -v -run 'Faults|FloodedThroughCrashes' ./internal/e2e -args -fault
+	go test -timeout 60m -v -run 'Faults|FloodedThroughCrashes|KilledAt|MeetsFaults' ./internal/e2e -args -fault
 	go test -timeout 60m -count 10 -run 'Kill|Failed|Full|Page|Tampering' ./journal
 	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
 

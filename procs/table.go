@@ -169,16 +169,18 @@ func (t *Table) Forget(handle string) {
 }
 
 // Reopen makes Output work for a process that ended under an earlier agent,
-// with what is on disk of its rings.
-func (t *Table) Reopen(handle string) {
+// with what is on disk of its rings. The error says that it cannot be read; it is
+// lost then.
+func (t *Table) Reopen(handle string) error {
 	p := t.newProcess(handle)
-	p.loadRings()
+	err := p.loadRings()
 	for _, r := range p.rings {
 		r.finish()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.procs[handle] = p
+	return err
 }
 
 // Keep removes the rings on disk of all handles but these.
