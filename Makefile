@@ -28,13 +28,13 @@ fault: deps
 	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
 
 # What the tests need beside Go: the race detector links with a C compiler, some
-# tests play another launcher in Python, let system calls fail with strace, or
-# open a page in a browser.
-TEST_PACKAGES = gcc libc6-dev python3 strace chromium
+# tests play another launcher in Python, let system calls fail with strace, open
+# a page in a browser, or press tab in each shell.
+TEST_PACKAGES = gcc libc6-dev python3 strace chromium bash-completion zsh fish
 
 .PHONY: deps
 deps:
-	@for tool in gcc python3 strace chromium; do \
+	@for tool in gcc python3 strace chromium zsh fish; do \
 		command -v $$tool >/dev/null && continue; \
 		apt-get update -q && apt-get install -qy --no-install-recommends $(TEST_PACKAGES) && break; exit 1; \
 	done
