@@ -21,7 +21,7 @@ test: deps
 # Lets every system call of the journal fail or be the agent's last, many times.
 .PHONY: fault
 fault: deps
-	go test -timeout 60m -v -run 'Faults|FloodedThroughCrashes' ./internal/e2e -args -fault
+	go test -timeout 60m -v -run 'Faults|SIGKILLAtNamedPoints|FloodedThroughCrashes' ./internal/e2e -args -fault
 	go test -timeout 60m -count 10 -run 'Kill|Failed|Full|Page|Tampering' ./journal
 	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
 
