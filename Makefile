@@ -23,7 +23,7 @@ test: deps
 # last, many times.
 .PHONY: fault
 fault: deps
-	go test -timeout 60m -v -run 'Faults|FloodedThroughCrashes|KilledAt|MeetsFaults' ./internal/e2e -args -fault
+	go test -timeout 60m -v -run 'Faults|SIGKILLAtNamedPoints|FloodedThroughCrashes|KilledAt' ./internal/e2e -args -fault
 	go test -timeout 60m -count 10 -run 'Kill|Failed|Full|Page|Tampering' ./journal
 	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
 
