@@ -38,7 +38,7 @@ func TestA2EParse(t *testing.T) {
 		`{"type":"proc/status/req","proc_id":"x","version":"1.0","ts":1.5,"session_id":"secret"}`: "",
 		`{"type":"proc/status/req","session_id":"other"}`:                                         "unknown_session: not this connection's session",
 		`{"type":"proc/status/req","version":"1.1"}`:                                              "bad_request: version must be 1.0",
-		`{"type":"proc/status/resp"}`:                                                             "bad_request: unknown type",
+		`{"type":"proc/status/resp"}`:                                                             `bad_request: unknown type "proc/status/resp"`,
 		`{"op":"proc_list"}`:                                                                      "bad_request: type is missing",
 		`{"type":"handshake/req"}`:                                                                "bad_request: this connection has a session",
 		`{"type":"proc/spawn/req","cmd":"ls"}`:                                                    "bad_request: cmd must be a list of strings",
@@ -80,7 +80,7 @@ func TestA2ERefusals(t *testing.T) {
 		`{"type":"proc/spawn/req","id":"a","cmd":[""]}`:                `{"type":"proc/spawn/resp","req_id":"a","ok":false,"proc_id":"","error":"bad_request: cmd must name a program"}`,
 		`{"type":"proc/kill/req","id":"a","proc_id":"p","signal":"x"}`: `{"type":"proc/kill/resp","req_id":"a","ok":false,"proc_id":"p","state":"","error":"bad_request: signal must be SIGTERM, SIGKILL or SIGINT"}`,
 		`{"type":"proc/status/req","id":"a","version":"2"}`:            `{"type":"proc/status/resp","req_id":"a","proc_id":"","status":"error","procs":[],"error":"bad_request: version must be 1.0"}`,
-		`{"type":"nonsense","id":"ä"}`:                                 `{"type":"error","req_id":"ä","error":"bad_request: unknown type"}`,
+		`{"type":"nonsense","id":"ä"}`:                                 `{"type":"error","req_id":"ä","error":"bad_request: unknown type \"nonsense\""}`,
 		`[]`:                                                           `{"type":"error","req_id":"","error":"bad_request: not a JSON object"}`,
 	} {
 		v, x, e := talking(true), exchange{caller: Caller{Front: frontA2E}}, encoder{}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,8 +24,8 @@ type agent struct {
 	cmd  *exec.Cmd
 }
 
-// startAgent returns when the agent answers.
-func startAgent(binary string) (*agent, error) {
+// startAgent returns when the agent answers. Later flags win.
+func startAgent(binary string, flags ...string) (*agent, error) {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return nil, err
@@ -37,8 +40,8 @@ func startAgent(binary string) (*agent, error) {
 		return nil, err
 	}
 	defer log.Close()
-	a.cmd = exec.Command(binary, "serve", "--listen", a.addr, "--state-dir", filepath.Join(dir, "state"),
-		"--runtime-dir", run, "--max-procs", "1000", "--proc-buf-bytes", fmt.Sprint(2*streamBytes))
+	a.cmd = exec.Command(binary, append([]string{"serve", "--listen", a.addr, "--state-dir", filepath.Join(dir, "state"),
+		"--runtime-dir", run, "--max-procs", "1000", "--proc-buf-bytes", fmt.Sprint(2 * streamBytes)}, flags...)...)
 	a.cmd.Stderr = log
 	if err := a.cmd.Start(); err != nil {
 		return nil, err
@@ -75,4 +78,37 @@ func (a *agent) memory() (string, error) {
 		}
 	}
 	return strings.Join(out, ", "), nil
+}
+
+// cpu is the CPU time that the agent has taken so far (proc_pid_stat(5)).
+func (a *agent) cpu() (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	const utime, stime, tick = 11, 12, 10 * time.Millisecond // fields behind the name; USER_HZ
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+2:]))
+	user, err := strconv.Atoi(fields[utime])
+	system, err2 := strconv.Atoi(fields[stime])
+	return time.Duration(user+system) * tick, errors.Join(err, err2)
+}
+
+// wait starts a process and returns when it has ended and is drained. Nobody
+// waits for its output meanwhile.
+func (a *agent) wait(r client.StartRequest) error {
+	c, err := client.Dial(context.Background(), a.addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	p, err := c.Start(context.Background(), r)
+	if err == nil {
+		_, err = c.Wait(context.Background(), p.Handle)
+	}
+	for drained := false; err == nil && !drained; {
+		var logs client.LogsReply
+		logs, err = c.Logs(context.Background(), client.LogsRequest{Handle: p.Handle, Offset: 1 << 40, StderrOffset: 1 << 40, WaitMS: 60_000})
+		drained = logs.Drained
+	}
+	return err
 }

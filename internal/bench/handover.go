@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -29,17 +30,21 @@ type handover struct {
 
 // measureHandovers measures how often in a second the agent could be away for
 // a handover, beside execve of its binary alone.
-func measureHandovers(w *tabwriter.Writer, binary string, rounds int) error {
+func measureHandovers(w *tabwriter.Writer, binary string, rounds int, only string) error {
 	for _, c := range []struct {
 		procs int
 		goal  float64
 	}{{64, 1.0 / 4}, {400, 1.0 / 8}} {
+		what := fmt.Sprintf("blackouts of an upgrade, %d processes", c.procs)
+		if !strings.Contains(what, only) {
+			continue
+		}
 		h, err := newHandover(binary, c.procs)
 		if err != nil {
 			return err
 		}
 		r := row{
-			fmt.Sprintf("blackouts of an upgrade, %d processes", c.procs), "/s",
+			what, "/s",
 			h.upgrade,
 			func() (float64, error) { return bareExecve(binary) },
 			"execve of the same binary to its main", c.goal,

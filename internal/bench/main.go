@@ -32,6 +32,10 @@ func main() {
 		echoServer(os.Stdin)
 	case "execve":
 		err = execve(flag.Arg(1))
+	case "small":
+		err = writeSmall()
+	case "read":
+		err = readSmall(flag.Args()[1:])
 	default:
 		err = run(*bin, *rounds, *only)
 	}
@@ -51,6 +55,10 @@ func run(bin string, rounds int, only string) error {
 	if err != nil {
 		return err
 	}
+	silent, err := a.withSilentProcs()
+	if err != nil {
+		return err
+	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "what\tproduct\tlimit\tratio\tgoal\tagainst")
 	for _, r := range a.rows() {
@@ -61,7 +69,11 @@ func run(bin string, rounds int, only string) error {
 			return fmt.Errorf("%s: %w", r.what, err)
 		}
 	}
-	if err := measureHandovers(w, filepath.Join(bin, "supervisor"), rounds); err != nil {
+	binary := filepath.Join(bin, "supervisor")
+	if err := measureLoad(w, binary, rounds, only); err != nil {
+		return err
+	}
+	if err := measureHandovers(w, binary, rounds, only); err != nil {
 		return err
 	}
 	if err := w.Flush(); err != nil {
@@ -71,7 +83,8 @@ func run(bin string, rounds int, only string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nidle agent: %s; binary, stripped: %.1f MiB\n", idle, float64(info.Size())/(1<<20))
+	fmt.Printf("\nidle agent: %s\nwith %d silent processes: %s\nbinary, stripped: %.1f MiB\n",
+		idle, silentProcs, silent, float64(info.Size())/(1<<20))
 	return nil
 }
 
