@@ -23,9 +23,19 @@ test: deps
 # last, many times.
 .PHONY: fault
 fault: deps
-	go test -timeout 60m -v -run 'Faults|FloodedThroughCrashes|KilledAt|MeetsFaults' ./internal/e2e -args -fault
+	go test -timeout 60m -v -run 'Faults|SIGKILLAtNamedPoints|FloodedThroughCrashes|KilledAt' ./internal/e2e -args -fault
 	go test -timeout 60m -count 10 -run 'Kill|Failed|Full|Page|Tampering' ./journal
 	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
+
+# Every fuzz target that there is, for so long each.
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz:
+	@targets=$$(grep -ro --include='*_test.go' '^func Fuzz[[:alnum:]]*' .) || exit 1; \
+	echo "$$targets" | sed 's|/[^/]*:func | |' | while read -r folder target; do \
+		echo "$$folder $$target"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$folder </dev/null || exit 1; \
+	done
 
 # What the tests need beside Go: the race detector links with a C compiler, some
 # tests play another launcher in Python, let system calls fail with strace, open

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -134,6 +135,7 @@ func (t *Table) failed(p *process, err error) {
 	t.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.unannounce()
 	for _, r := range p.rings {
 		r.finish()
 	}
@@ -192,7 +194,8 @@ func (t *Table) Keep(handles []string) error {
 	kept := slices.Clone(handles)
 	slices.Sort(kept)
 	for _, e := range entries {
-		if _, ok := slices.BinarySearch(kept, e.Name()); ok || !e.IsDir() {
+		handle, born := strings.CutSuffix(e.Name(), bornSuffix)
+		if _, ok := slices.BinarySearch(kept, handle); ok || !e.IsDir() && !born {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(t.opt.Dir, e.Name())); err != nil {

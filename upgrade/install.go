@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,12 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Previous is where Install keeps what it replaces.
+// Previous is where Install keeps the image that runs.
 func Previous(installed string) string { return installed + ".prev" }
 
 // disk is what Install asks of the file system, so that a test can have each
 // call fail.
 type disk struct {
+	running string // the running image
+
 	open    func(name string, flag int, mode os.FileMode) (*os.File, error)
 	chmod   func(f *os.File, mode os.FileMode) error
 	sync    func(f *os.File) error
@@ -31,12 +32,13 @@ type disk struct {
 }
 
 var realDisk = disk{
-	open: os.OpenFile, chmod: (*os.File).Chmod, sync: (*os.File).Sync,
+	running: "/proc/self/exe",
+	open:    os.OpenFile, chmod: (*os.File).Chmod, sync: (*os.File).Sync,
 	link: os.Link, rename: os.Rename, syncDir: syncDir,
 }
 
 // Install puts the copy at the installed path, in one rename(2), and keeps
-// what was there as Previous. Both are durable when it returns, and undo puts
+// the running image as Previous. Both are durable when it returns, and undo puts
 // the previous image back. On an error everything is as it was, with no scrap
 // left; those of an Install that was killed are removed.
 func (img *Image) Install(installed string) (undo func() error, err error) {
@@ -114,25 +116,28 @@ func (d disk) write(folder string, from io.Reader) (path, digest string, err err
 	return f.Name(), hex.EncodeToString(h.Sum(nil)), d.sync(f)
 }
 
-// keep gives the installed image a second name, which it returns. Where there
-// are no hard links it makes a copy, and of an image that was removed while it
-// runs as well.
+// keep gives the running image a name beside the installed one, which it
+// returns. That is a link, or a copy where there are no links, and where the
+// installed file is another one: a package manager has replaced or removed it.
 func (d disk) keep(installed string) (path string, err error) {
 	folder := filepath.Dir(installed)
 	path = scrapIn(folder)
-	if d.link(installed, path) == nil {
+	if sameFile(installed, d.running) && d.link(installed, path) == nil {
 		return path, nil
 	}
-	there, err := os.Open(installed)
-	if errors.Is(err, fs.ErrNotExist) {
-		there, err = os.Open("/proc/self/exe")
-	}
+	image, err := os.Open(d.running)
 	if err != nil {
 		return "", err
 	}
-	defer there.Close()
-	path, _, err = d.write(folder, there)
+	defer image.Close()
+	path, _, err = d.write(folder, image)
 	return path, err
+}
+
+func sameFile(one, other string) bool {
+	a, errOne := os.Stat(one)
+	b, errOther := os.Stat(other)
+	return errOne == nil && errOther == nil && os.SameFile(a, b)
 }
 
 // scrapPrefix begins the names of files that are about to become an image.

@@ -81,7 +81,7 @@ type Proc struct {
 	StderrLen   int64
 	Session     string  // public session name; absent on the guest front's own processes
 	Reason      string  // exited, signal, timeout, killed, oom, lost; absent while running
-	Rusage      *Rusage // absent while running
+	Rusage      *Rusage // absent while running, and where it is not known
 	Unjournaled bool    // the exit could not be journaled yet; absent when false
 }
 

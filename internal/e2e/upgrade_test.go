@@ -327,6 +327,27 @@ func TestRollBack(t *testing.T) {
 	}
 }
 
+// The way back leads to the image that ran, also where a package manager had
+// replaced its file before the upgrade.
+func TestRollBackToWhatRan(t *testing.T) {
+	a := upgradable(t)
+	c := newCompany(a)
+	replacement := filepath.Join(a.dir, "of-a-package")
+	copyFile(t, bad(t, "exit").path, replacement)
+	if err := os.Rename(replacement, a.exe); err != nil {
+		t.Fatal(err)
+	}
+	if m := a.ask(bad(t, "state")); m["ok"] != true {
+		t.Fatal(m)
+	}
+	a.awaitEvent(statemachine.KindUpgradeRolledBack)
+	a.answers("1")
+	c.thrives()
+	if digest(t, a.exe) != good(t, "1").sha256 {
+		t.Error("another image is installed")
+	}
+}
+
 // An image that ends at once is beyond rollback. The next start finds every
 // process.
 func TestImageThatExits(t *testing.T) {
