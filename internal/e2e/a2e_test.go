@@ -286,6 +286,21 @@ func TestAgentFrontLateDescendant(t *testing.T) {
 	}
 }
 
+// C05, C32 on the agent front: nor does one that writes without an end, faster
+// than anybody reads.
+func TestAgentFrontLateFlood(t *testing.T) {
+	s := startFront(t).session()
+	began := time.Now()
+	id := s.spawn("yes & exit 4")
+	for !s.ended[id] && time.Since(began) < 20*time.Second {
+		s.next()
+		s.events = nil
+	}
+	if took := time.Since(began); took < 1900*time.Millisecond || took > 15*time.Second {
+		t.Errorf("the exit came after %v", took)
+	}
+}
+
 // C01 on the agent front: a character that is written in two halves comes in
 // one event, whole.
 func TestAgentFrontSplitCharacter(t *testing.T) {
