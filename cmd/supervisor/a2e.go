@@ -75,7 +75,7 @@ const frontA2E = "a2e"
 func (a *agent) agentFront() (*wire.Server, error) {
 	front := &wire.A2E{Backend: a.engine, Policy: a.opts.a2e.policy, Log: a.log}
 	server := wire.NewServer(front, a.a2e, a.opts.maxConns, a.log)
-	if a.opts.a2e.stdio && a.stdioEnded == nil {
+	if a.opts.a2e.stdio && a.awaitStdio() {
 		conn, ended, err := wire.Stdio(os.Stdin, os.Stdout)
 		if err != nil {
 			return nil, err
@@ -84,6 +84,20 @@ func (a *agent) agentFront() (*wire.Server, error) {
 		server.Add(conn)
 	}
 	return server, nil
+}
+
+// awaitStdio waits until what was said on stdio is passed on, but not for a
+// reader that takes its time. It reports whether stdio is free.
+func (a *agent) awaitStdio() bool {
+	if a.stdioEnded == nil {
+		return true
+	}
+	select {
+	case <-a.stdioEnded:
+		return true
+	case <-time.After(stdioWithin):
+		return false
+	}
 }
 
 // byFront takes the sockets of one front out of those that were handed over.

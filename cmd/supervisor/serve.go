@@ -25,6 +25,9 @@ import (
 // and the journal's last commit.
 const closeWithin = 5 * time.Second
 
+// stdioWithin bounds the wait for who reads stdout, before a stop or a handover.
+const stdioWithin = 200 * time.Millisecond
+
 // agent is what serve puts together.
 type agent struct {
 	opts      options
@@ -33,7 +36,7 @@ type agent struct {
 	listeners []*wire.Listener // of the guest protocol
 	a2e       []*wire.Listener // of the agent front
 
-	stdioEnded <-chan struct{} // of the agent front; nil: it is not spoken there
+	stdioEnded <-chan struct{} // see wire.Stdio; nil: the agent front is not spoken there
 }
 
 // serve runs the agent until a signal or ctx ends it, or another image takes
@@ -139,7 +142,7 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 		a.log.Info("stopping", "reason", reason)
 		a.engine.Quiesce()
 	case <-a.stdioEnded:
-		reason = "stdin ended"
+		reason = "stdio ended"
 		a.log.Info("stopping", "reason", reason)
 		a.engine.Quiesce()
 	case <-a.engine.Upgrades():
@@ -152,6 +155,7 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 		served.Go(func() { _ = s.Shutdown(ctx) }) // what it cuts off is a peer that does not read
 	}
 	served.Wait()
+	a.awaitStdio()
 	select {
 	case reason = <-stop: // it would not reach the next image
 	default:
