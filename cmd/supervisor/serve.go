@@ -138,8 +138,8 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 		a.tellManager(notifyStopping)
 		a.log.Info("stopping", "reason", reason)
 		a.engine.Quiesce()
-	case <-a.stdinEnded():
-		reason = "stdin ended"
+	case <-a.stdioEnded():
+		reason = "stdio ended"
 		a.log.Info("stopping", "reason", reason)
 		a.engine.Quiesce()
 	case <-a.engine.Upgrades():
