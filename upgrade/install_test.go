@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -76,6 +77,46 @@ func TestInstall(t *testing.T) {
 	_, err = img.Install(s.installed) // again, without a previous one
 	must(t, err)
 	s.holds(fresh, "old")
+}
+
+// What an Install has left that was killed is removed, by the next one or by
+// itself, unless it is somebody's who is at work.
+func TestSweep(t *testing.T) {
+	testproc.NoLeaks(t)
+	s := newSite(t)
+	folder := filepath.Dir(s.installed)
+	leave := func() { must(t, os.WriteFile(scrapIn(folder), []byte("half"), 0o700)) }
+	leave()
+	must(t, Sweep(s.installed))
+	s.holds("old", "older")
+
+	leave()
+	_, err := take(t, "good").Install(s.installed)
+	must(t, err)
+	s.holds(mustRead(t, s.installed), "old")
+
+	leave()
+	other, err := claim(folder)
+	must(t, err)
+	before, err := os.ReadDir(folder)
+	must(t, err)
+	if err := Sweep(s.installed); err == nil {
+		t.Error("swept while another upgrade was under way")
+	}
+	if _, err := take(t, "good").Install(s.installed); err == nil {
+		t.Error("installed while another upgrade was under way")
+	}
+	if now, err := os.ReadDir(folder); err != nil || len(now) != len(before) {
+		t.Errorf("there are %v, were %v", now, before)
+	}
+	must(t, other.Close())
+	for _, name := range []string{".supervisor-notes", ".supervisor", "supervisor-" + rand.Text()} {
+		must(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
+	}
+	must(t, Sweep(s.installed))
+	if now, err := os.ReadDir(folder); err != nil || len(now) != 5 {
+		t.Errorf("others' files are gone: %v", now)
+	}
 }
 
 // Each call of the system that fails leaves everything as it was.
