@@ -91,7 +91,7 @@ func TestSweep(t *testing.T) {
 	s.holds("old", "older")
 
 	leave()
-	_, err := take(t, "good").Install(s.installed)
+	_, err := s.take().Install(s.installed)
 	must(t, err)
 	s.holds(mustRead(t, s.installed), "old")
 
@@ -103,7 +103,7 @@ func TestSweep(t *testing.T) {
 	if err := Sweep(s.installed); err == nil {
 		t.Error("swept while another upgrade was under way")
 	}
-	if _, err := take(t, "good").Install(s.installed); err == nil {
+	if _, err := s.take().Install(s.installed); err == nil {
 		t.Error("installed while another upgrade was under way")
 	}
 	if now, err := os.ReadDir(folder); err != nil || len(now) != len(before) {
