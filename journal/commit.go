@@ -177,8 +177,12 @@ func (j *Journal) pause(d time.Duration) (closing bool) {
 	}
 }
 
-// commit stores a batch, or sets its error. What Append has already accepted is tried again while the disk is full.
+// commit stores a batch, or sets its error. What Append has already accepted is tried again while the disk is full; once
+// some of it is lost, nothing that was accepted after it is stored.
 func (j *Journal) commit(b *batch) {
+	if b.err = j.lost; b.err != nil {
+		return
+	}
 	b.err = j.try(b)
 	accepted := j.options.Sync != Always && b.snapshot == nil
 	for accepted && errors.Is(b.err, ErrFull) {

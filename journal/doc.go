@@ -74,8 +74,9 @@ file that is refused is never changed; SetAside renames it.
 
 A WriteSnapshot prunes: whole segments behind it go while more than MaxBytes are retained, each by deleting its bucket. The
 pages are used again, so the file stays near the most that was ever retained, two snapshots, and a quarter of MaxBytes for
-older ones: with 200-byte records, 3 MB for a MaxBytes of 1 MiB. It never shrinks. Without snapshots it grows without
-bound. Limits: 32 MiB a payload, 64 MiB an Append, 256 MiB a snapshot. A reader never makes the writer wait while the file is below 256 MiB.
+older ones: with 200-byte records, 3 MB for a MaxBytes of 1 MiB; 4 MB if snapshots are nearly as large. It never shrinks.
+Without snapshots it grows without bound. Limits: 32 MiB a payload, 64 MiB an Append, 256 MiB a snapshot. A reader never
+makes the writer wait while the file is below 256 MiB.
 
 # What is assumed of the disk
 
