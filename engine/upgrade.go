@@ -112,6 +112,13 @@ func (e *Engine) install(r wire.UpgradeRequest) error {
 	return nil
 }
 
+// sweep removes what an upgrade has left in which an agent died.
+func (e *Engine) sweep() {
+	if err := upgrade.Sweep(e.cfg.Image); err != nil {
+		e.cfg.Log.Warn("looking for what a broken upgrade has left", "error", err)
+	}
+}
+
 // record makes an event durable.
 func (e *Engine) record(event statemachine.Event) error {
 	var err error

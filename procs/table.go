@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -135,6 +136,7 @@ func (t *Table) failed(p *process, err error) {
 	t.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.unannounce()
 	for _, r := range p.rings {
 		r.finish()
 	}
@@ -170,16 +172,18 @@ func (t *Table) Forget(handle string) {
 }
 
 // Reopen makes Output work for a process that ended under an earlier agent,
-// with what is on disk of its rings.
-func (t *Table) Reopen(handle string) {
+// with what is on disk of its rings. The error says that it cannot be read; it is
+// lost then.
+func (t *Table) Reopen(handle string) error {
 	p := t.newProcess(handle)
-	p.loadRings()
+	err := p.loadRings()
 	for _, r := range p.rings {
 		r.finish()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.procs[handle] = p
+	return err
 }
 
 // Keep removes the rings on disk of all handles but these.
@@ -191,7 +195,8 @@ func (t *Table) Keep(handles []string) error {
 	kept := slices.Clone(handles)
 	slices.Sort(kept)
 	for _, e := range entries {
-		if _, ok := slices.BinarySearch(kept, e.Name()); ok || !e.IsDir() {
+		handle, born := strings.CutSuffix(e.Name(), bornSuffix)
+		if _, ok := slices.BinarySearch(kept, handle); ok || !e.IsDir() && !born {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(t.opt.Dir, e.Name())); err != nil {

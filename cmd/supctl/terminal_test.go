@@ -251,11 +251,13 @@ func TestTop(t *testing.T) {
 	s := onScreen(t, a.supctl("top", "--every", "100ms"), 80, 6)
 	s.shows("4 running, 0 ended")
 	s.shows("journal ok, head ")
+	s.shows("1 to 2 of 4: arrows move")
 	if strings.Contains(s.text(), noisy) {
 		t.Errorf("more than 6 lines: %q", s.text())
 	}
 	s.keys("j")
 	s.keys("j")
+	s.shows("3 to 4 of 4")
 	s.shows(noisy)
 	s.resize(120, 24)
 	s.shows("while :; do echo 0123456789; sleep 0.01; done")

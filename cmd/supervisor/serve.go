@@ -33,7 +33,7 @@ type agent struct {
 	listeners []*wire.Listener // of the guest protocol
 	a2e       []*wire.Listener // of the agent front
 
-	stdioEnded <-chan struct{} // of the agent front; nil: it is not spoken there
+	stdio *wire.Stdio // of the agent front; nil: it is not spoken there
 }
 
 // serve runs the agent until a signal or ctx ends it, or another image takes
@@ -138,28 +138,50 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 		a.tellManager(notifyStopping)
 		a.log.Info("stopping", "reason", reason)
 		a.engine.Quiesce()
-	case <-a.stdioEnded:
-		reason = "stdin ended"
+	case <-a.stdioEnded():
+		reason = "stdio ended"
 		a.log.Info("stopping", "reason", reason)
 		a.engine.Quiesce()
 	case <-a.engine.Upgrades():
 		a.log.Info("handing over")
 		a.engine.QuiesceForUpgrade()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
-	defer cancel()
-	for _, s := range servers {
-		served.Go(func() { _ = s.Shutdown(ctx) }) // what it cuts off is a peer that does not read
-	}
+	a.shutDown(servers)
 	served.Wait()
 	select {
 	case reason = <-stop: // it would not reach the next image
 	default:
 	}
+	a.finishStdio(reason == "")
 	if reason == "" {
 		a.log.Error("cannot hand over: going on", "error", a.handOver())
 	}
 	return reason, nil
+}
+
+// shutDown ends the fronts. What it cuts off is a peer that does not read.
+func (a *agent) shutDown(servers []*wire.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	if a.stdio != nil {
+		a.stdio.Pause()
+	}
+	var quiet sync.WaitGroup
+	for _, s := range servers {
+		quiet.Go(func() { _ = s.Shutdown(ctx) })
+	}
+	quiet.Wait()
+}
+
+// finishStdio lets the last of the agent front's stdout go out, but does not
+// wait for long for a peer that does not read.
+func (a *agent) finishStdio(upgrading bool) {
+	if a.stdio == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	a.stdio.Finish(ctx, upgrading)
 }
 
 // tellManager tells the service manager, without whom the agent gets along.

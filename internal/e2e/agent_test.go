@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,9 +46,9 @@ func TestMain(m *testing.M) {
 var built string
 
 // build links a command of this module, as the tests themselves are built.
-func build(path, command, ldflags string) error {
-	args := append([]string{"build", "-o", path, "-ldflags", ldflags}, buildFlags...)
-	if out, err := exec.Command("go", append(args, command)...).CombinedOutput(); err != nil {
+func build(path, command, ldflags string, flags ...string) error {
+	args := slices.Concat([]string{"build", "-o", path, "-ldflags", ldflags}, buildFlags, flags, []string{command})
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", command, err, out)
 	}
 	return nil
