@@ -54,7 +54,7 @@ func New(o Options) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{opt: o, sys: probeSystem(), reactor: r, procs: make(map[string]*process)}
-	r.crashed = o.Crashed
+	r.crashed, t.digester.crashed = o.Crashed, o.Crashed
 	t.orphans.init()
 	r.start()
 	t.digester.start()
@@ -101,6 +101,7 @@ func (t *Table) Start(handle string, s Spec) {
 // spawnWaiting is a spawner: it ends when no start waits.
 func (t *Table) spawnWaiting() {
 	defer t.spawning.Done()
+	defer Recover(t.opt.Crashed)
 	for {
 		s, closed, ok := t.nextStart()
 		switch {
