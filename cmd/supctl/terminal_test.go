@@ -269,6 +269,7 @@ func TestTop(t *testing.T) {
 	s.shows("while :; do echo 0123456789; sleep 0.01; done")
 	s.keys("q")
 	s.ends(0)
+	s.shows(leaveScreen)
 	if text := s.text(); !strings.HasPrefix(text, enterScreen) || !strings.HasSuffix(text, leaveScreen) {
 		t.Errorf("not on a screen of its own: %q", text)
 	}
