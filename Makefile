@@ -12,27 +12,39 @@ build:
 .PHONY: demo
 demo: build
 	$(STATIC) -o bin/demo-service ./demo/service
+	$(STATIC) -ldflags "$(LDFLAGS)-next" -o bin/demo-next ./cmd/supervisor
 	./demo/run
 
 .PHONY: test
 test: deps
 	go test -race -timeout 20m ./...
 
-# Lets every system call of the journal fail or be the agent's last, many times.
+# Lets every system call of the journal and of an upgrade fail, or be the agent's
+# last, many times.
 .PHONY: fault
 fault: deps
-	go test -timeout 60m -v -run 'Faults|SIGKILLAtNamedPoints|FloodedThroughCrashes' ./internal/e2e -args -fault
+	go test -timeout 60m -v -run 'Faults|SIGKILLAtNamedPoints|FloodedThroughCrashes|KilledAt' ./internal/e2e -args -fault
 	go test -timeout 60m -count 10 -run 'Kill|Failed|Full|Page|Tampering' ./journal
 	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
 
+# Every fuzz target that there is, for so long each.
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz:
+	@targets=$$(grep -ro --include='*_test.go' '^func Fuzz[[:alnum:]]*' .) || exit 1; \
+	echo "$$targets" | sed 's|/[^/]*:func | |' | while read -r folder target; do \
+		echo "$$folder $$target"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$folder </dev/null || exit 1; \
+	done
+
 # What the tests need beside Go: the race detector links with a C compiler, some
-# tests play another launcher in Python, let system calls fail with strace, or
-# open a page in a browser.
-TEST_PACKAGES = gcc libc6-dev python3 strace chromium
+# tests play another launcher in Python, let system calls fail with strace, open
+# a page in a browser, or press tab in each shell.
+TEST_PACKAGES = gcc libc6-dev python3 strace chromium bash-completion zsh fish
 
 .PHONY: deps
 deps:
-	@for tool in gcc python3 strace chromium; do \
+	@for tool in gcc python3 strace chromium zsh fish; do \
 		command -v $$tool >/dev/null && continue; \
 		apt-get update -q && apt-get install -qy --no-install-recommends $(TEST_PACKAGES) && break; exit 1; \
 	done

@@ -177,6 +177,11 @@ func TestErrors(t *testing.T) {
 		"not running":           {object{"error": "process not running", "code": "not_running"}, ErrNotRunning},
 		"not running, no codes": {object{"error": "process not running"}, ErrNotRunning},
 		"upgrading":             {object{"error": "upgrading", "code": "upgrading"}, ErrUnavailable},
+		"no terminal":           {object{"error": "process has no terminal", "code": "not_a_pty"}, ErrNoTerminal},
+		"not started":           {object{"error": "x: not found", "code": "spawn_failed"}, ErrSpawnFailed},
+		"full":                  {object{"error": "64 run", "code": "registry_full"}, ErrRegistryFull},
+		"no journal":            {object{"error": "no space", "code": "journal_failed"}, ErrJournalFailed},
+		"rejected":              {object{"error": "not an ELF", "code": "upgrade_rejected"}, ErrUpgradeRejected},
 	}
 	for name, test := range replies {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"supervisor/wire"
@@ -39,9 +40,10 @@ type call struct {
 // runs from connect until fail.
 type conn struct {
 	wire    *wire.Conn
-	writing chan struct{} // filled while somebody writes
-	proven  func(*conn)   // called once: the agent echoes ids
-	gone    func(*conn)   // called once: the connection is of no more use
+	writing chan struct{}            // filled while somebody writes
+	proven  func(*conn)              // called once: the agent echoes ids
+	gone    func(*conn)              // called once: the connection is of no more use
+	caps    atomic.Pointer[[]string] // what the agent can do; nil until it was asked
 
 	mu        sync.Mutex
 	calls     map[string]*call

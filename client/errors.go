@@ -15,6 +15,13 @@ var (
 	ErrNotRunning    = errors.New("process not running")
 	ErrStdinClosed   = errors.New("stdin is closed")
 	ErrWriteDeadline = errors.New("the process does not read its stdin")
+	ErrNoTerminal    = errors.New("the process has no terminal")
+	ErrSpawnFailed   = errors.New("the process cannot be started")
+	ErrRegistryFull  = errors.New("no room for another process")
+	// ErrJournalFailed is an agent that cannot record what it is asked to do,
+	// and so does not do it.
+	ErrJournalFailed   = errors.New("the journal cannot be written")
+	ErrUpgradeRejected = errors.New("upgrade rejected")
 
 	// ErrUnavailable is an agent that is on its way out: stopping, or handing
 	// over to another image.
@@ -45,12 +52,17 @@ func disconnected(cause error) error { return &kindError{cause, ErrDisconnected}
 
 // kinds are the codes that callers tell apart.
 var kinds = map[wire.Code]error{
-	wire.CodeUnknownHandle: ErrUnknownHandle,
-	wire.CodeNotRunning:    ErrNotRunning,
-	wire.CodeStdinClosed:   ErrStdinClosed,
-	wire.CodeWriteDeadline: ErrWriteDeadline,
-	wire.CodeUpgrading:     ErrUnavailable,
-	wire.CodeShuttingDown:  ErrUnavailable,
+	wire.CodeUnknownHandle:   ErrUnknownHandle,
+	wire.CodeNotRunning:      ErrNotRunning,
+	wire.CodeStdinClosed:     ErrStdinClosed,
+	wire.CodeWriteDeadline:   ErrWriteDeadline,
+	wire.CodeNotAPTY:         ErrNoTerminal,
+	wire.CodeSpawnFailed:     ErrSpawnFailed,
+	wire.CodeRegistryFull:    ErrRegistryFull,
+	wire.CodeJournalFailed:   ErrJournalFailed,
+	wire.CodeUpgradeRejected: ErrUpgradeRejected,
+	wire.CodeUpgrading:       ErrUnavailable,
+	wire.CodeShuttingDown:    ErrUnavailable,
 }
 
 // notRunning is the one error text that the protocol fixes beside unknown op:

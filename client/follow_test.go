@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -104,6 +105,51 @@ func TestFollowLosesNothingUnsaid(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A reader that pauses for longer than an agent waits for its peer, as a pager
+// does, holds nothing up: replies are read while it pauses.
+func TestFollowByAReaderThatPauses(t *testing.T) {
+	const patience = 300 * time.Millisecond
+	o := &output{ring: 1 << 30}
+	o.write(Stdout, bytes.Repeat([]byte("0123456789abcdef"), 3*followLimit/16)) // each reply is larger than a socket's buffers
+	o.end()
+	f := newFakeAgent(t, true, func(p *fakePeer, r object) object {
+		reply := o.logs(r)
+		p.SetWriteDeadline(time.Now().Add(patience))
+		return reply
+	})
+	var got []byte
+	for k, err := range f.dial().Follow(within(t, 30*time.Second), "p_1", Position{}) {
+		if err != nil || k.Dropped != 0 {
+			t.Fatal(k.Dropped, err)
+		}
+		got = append(got, k.Data...)
+		time.Sleep(2 * patience)
+	}
+	if !bytes.Equal(got, o.written[Stdout]) || f.conns.Load() != 1 {
+		t.Errorf("%d bytes of %d over %d connections", len(got), len(o.written[Stdout]), f.conns.Load())
+	}
+}
+
+// A client that was stopped (ctrl-z) is cut off in the middle of a reply: it
+// goes on where it was.
+func TestFollowAfterHalfAReply(t *testing.T) {
+	o := &output{ring: 1 << 30}
+	o.write(Stdout, []byte("0123456789"))
+	o.end()
+	f := newFakeAgent(t, true, func(p *fakePeer, r object) object {
+		if p.number == 1 {
+			fmt.Fprintf(p, `{"id":%q,"ok":true,"stdout":"MDEyM`, r["id"])
+			p.Close()
+			return nil
+		}
+		return o.logs(r)
+	})
+	got := collect(t, f.dial().Follow(within(t, 20*time.Second), "p_1", Position{}))
+	if len(got) != 1 || string(got[0].Data) != "0123456789" || got[0].Dropped != 0 {
+		t.Errorf("%+v", got)
+	}
 }
 
 // C30: a reader that comes back after its bytes are gone is told how many.

@@ -8,19 +8,16 @@ import (
 	"supervisor/wire"
 )
 
-// Info asks who the agent is and what it can do. ErrTooOld is an agent that
-// has no managed processes at all.
-func (c *Client) Info(ctx context.Context) (InfoReply, error) {
-	var reply InfoReply
-	err := c.call(ctx, "agent_info", nil, &reply, nil)
-	return reply, err
-}
-
 // Start starts a process, which then belongs to the agent. After
-// ErrDisconnected it may run or not; a request with Idem can be repeated.
-func (c *Client) Start(ctx context.Context, r StartRequest) (StartReply, error) {
-	var reply StartReply
-	err := c.call(ctx, "proc_start", &r, &reply, nil)
+// ErrDisconnected it may run or not; a request with Idem can be repeated. An
+// agent that would not know Idem, and start again, is ErrTooOld.
+func (c *Client) Start(ctx context.Context, r StartRequest) (reply StartReply, err error) {
+	if r.Idem != "" {
+		err = c.need(ctx, "idempotency")
+	}
+	if err == nil {
+		err = c.call(ctx, "proc_start", &r, &reply, nil)
+	}
 	return reply, err
 }
 
@@ -72,14 +69,15 @@ func (c *Client) JournalInfo(ctx context.Context) (JournalInfoReply, error) {
 	return reply, err
 }
 
-// JournalSnapshot returns the newest snapshot whole; its Seq is 0 if there is
-// none.
-func (c *Client) JournalSnapshot(ctx context.Context) (JournalSnapshotReply, error) {
+// JournalSnapshot returns the newest snapshot of the record atSeq, 0 being the
+// head, or of one before it; its Seq is 0 if there is none. An agent of before
+// this was asked for returns the newest of all.
+func (c *Client) JournalSnapshot(ctx context.Context, atSeq uint64) (JournalSnapshotReply, error) {
 	var whole []byte
 	var seq uint64
 	for {
 		var part JournalSnapshotReply
-		r := wire.JournalSnapshotRequest{Offset: int64(len(whole))}
+		r := wire.JournalSnapshotRequest{AtSeq: atSeq, Offset: int64(len(whole))}
 		keep := func([]byte) {
 			if part.Seq != seq { // a newer one has taken its place, or this is the first part
 				seq, whole = part.Seq, nil

@@ -118,7 +118,9 @@ func (e *Engine) takeOver() error {
 	}
 	for _, p := range e.registry.Processes() {
 		if e.table.Output(p.Handle, procs.Stdout) == nil {
-			e.table.Reopen(p.Handle)
+			if err := e.table.Reopen(p.Handle); err != nil {
+				return err
+			}
 		}
 		e.view.set(p.Handle, e.row(p.Handle))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"supervisor/internal/testproc"
 	"supervisor/procs"
 	"supervisor/statemachine"
 	"supervisor/wire"
@@ -205,8 +206,14 @@ func TestHandoffRoundTrip(t *testing.T) {
 func FuzzHandoff(f *testing.F) {
 	f.Add(sample(f))
 	f.Add([]byte(`{"schema":1,"boot":"a78f46d8-ecec-42ef-8bf0-0e102bf89b69","records":["3/////8="]}` + "\n\xdf\xff\xff\xff\xff"))
+	f.Add([]byte(`{"schema":1,"processes":[{},{},{"pid":1}]}` + "\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if h, r, err := readHandoff(bytes.NewReader(b)); err == nil && (h == nil || r == nil) {
+		var h *handoff
+		var r *statemachine.Registry
+		var err error
+		// An empty object is a whole process, in a list that doubles.
+		testproc.AllocatesLike(t, b, 1000, func() { h, r, err = readHandoff(bytes.NewReader(b)) })
+		if err == nil && (h == nil || r == nil) {
 			t.Error("nothing was read")
 		}
 	})

@@ -30,6 +30,7 @@ func (e *Engine) recover() error {
 		e.view.set(handle, e.row(handle))
 	}
 	e.recoverSessions()
+	e.sweep()
 	return e.table.Keep(handles)
 }
 
@@ -95,7 +96,7 @@ func (e *Engine) reconcile(p *statemachine.Process) []step {
 	case p.State == statemachine.StateRequested:
 		return e.findBorn(p)
 	case p.State == statemachine.StateDrained:
-		e.table.Reopen(p.Handle)
+		e.logError("a ring cannot be read", e.table.Reopen(p.Handle))
 		return nil
 	case p.StartedAt.Boot != e.boot:
 		return e.lose(p)
@@ -144,7 +145,7 @@ func (e *Engine) adopt(p *statemachine.Process, its procs.Adoptee) []step {
 // lose records the end of a process of another boot, and of its streams as
 // far as the rings still tell.
 func (e *Engine) lose(p *statemachine.Process) []step {
-	e.table.Reopen(p.Handle)
+	e.logError("a ring cannot be read", e.table.Reopen(p.Handle))
 	over := statemachine.StreamsEnded{Handle: p.Handle}
 	over.StdoutLen = e.table.Output(p.Handle, procs.Stdout).End()
 	over.StderrLen = e.table.Output(p.Handle, procs.Stderr).End()

@@ -369,7 +369,9 @@ func TestReopenAndKeep(t *testing.T) {
 	if err := w.Keep([]string{"p_none", kept.Handle}); err != nil {
 		t.Fatal(err)
 	}
-	w.Reopen(kept.Handle)
+	if err := w.Reopen(kept.Handle); err != nil {
+		t.Fatal(err)
+	}
 	if r := w.Output(kept.Handle, Stdout); !r.Ended() || w.read(kept.Handle, Stdout) != "kept\n" {
 		t.Errorf("%q", w.read(kept.Handle, Stdout))
 	}

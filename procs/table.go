@@ -54,7 +54,7 @@ func New(o Options) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{opt: o, sys: probeSystem(), reactor: r, procs: make(map[string]*process)}
-	r.crashed = o.Crashed
+	r.crashed, t.digester.crashed = o.Crashed, o.Crashed
 	t.orphans.init()
 	r.start()
 	t.digester.start()
@@ -101,6 +101,7 @@ func (t *Table) Start(handle string, s Spec) {
 // spawnWaiting is a spawner: it ends when no start waits.
 func (t *Table) spawnWaiting() {
 	defer t.spawning.Done()
+	defer Recover(t.opt.Crashed)
 	for {
 		s, closed, ok := t.nextStart()
 		switch {
@@ -171,16 +172,18 @@ func (t *Table) Forget(handle string) {
 }
 
 // Reopen makes Output work for a process that ended under an earlier agent,
-// with what is on disk of its rings.
-func (t *Table) Reopen(handle string) {
+// with what is on disk of its rings. The error says that it cannot be read; it is
+// lost then.
+func (t *Table) Reopen(handle string) error {
 	p := t.newProcess(handle)
-	p.loadRings()
+	err := p.loadRings()
 	for _, r := range p.rings {
 		r.finish()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.procs[handle] = p
+	return err
 }
 
 // Keep removes the rings on disk of all handles but these. Of a process that

@@ -56,7 +56,7 @@ type a2eVerb struct {
 // a2eVerbs is the capability, by type less "/req".
 var a2eVerbs = map[string]*a2eVerb{
 	"handshake": {
-		func() request { return &A2EHandshake{LastSeq: -1} }, (*conversation).handshake, opens,
+		func() request { return new(A2EHandshake) }, (*conversation).handshake, opens,
 		func(string) Message { return new(A2EHello) }, "handshake/resp", true,
 	},
 	"proc/spawn": {
@@ -110,7 +110,12 @@ func (v *conversation) parse(x *exchange, line []byte) {
 	d.text("proc_id", &x.handle, nonzero)
 	d.text("version", &version, nonzero)
 	d.text("session_id", &session, nonzero)
-	if x.refused = d.err; x.refused == nil {
+	switch {
+	case d.err != nil:
+		x.refused = d.err
+	case x.answer == nil:
+		x.refused = Errorf(CodeBadRequest, "unknown type %q", cut(kind, 64))
+	default:
 		x.refused = v.admit(x, version, session)
 	}
 	if x.refused != nil {
@@ -125,10 +130,8 @@ func (v *conversation) parse(x *exchange, line []byte) {
 
 // admit refuses what is not for this conversation.
 func (v *conversation) admit(x *exchange, version, session string) error {
-	shaken := x.answer != nil && x.answer.kind == opens
+	shaken := x.answer.kind == opens
 	switch {
-	case x.answer == nil:
-		return Errorf(CodeBadRequest, "unknown type")
 	case version != "" && version != a2eVersion:
 		return Errorf(CodeBadRequest, "version must be %s", a2eVersion)
 	case !shaken && v.session == nil:

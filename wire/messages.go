@@ -200,8 +200,10 @@ type JournalReadReply struct {
 	FirstSeq uint64
 }
 
-// JournalSnapshotRequest is journal_snapshot: a part of the newest snapshot.
+// JournalSnapshotRequest is journal_snapshot: a part of the newest snapshot of the
+// record AtSeq or of one before it; 0 is the head.
 type JournalSnapshotRequest struct {
+	AtSeq  uint64
 	Offset int64
 	Limit  int64 // 0, or above MaxReadBytes, is MaxReadBytes. A busy agent may give less
 }

@@ -20,9 +20,9 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
-from typing import BinaryIO, Callable, Deque, Dict, List, Mapping, Optional, Sequence
+from typing import IO, Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence
 
-Message = Dict[str, object]
+Message = Dict[str, Any]
 
 
 class A2EError(Exception):
@@ -63,23 +63,31 @@ def parse_event(m: Message) -> Event:
     text = data.get("text", "")
     raw = base64.b64decode(data["base64"]) if "base64" in data else text.encode()
     return Event(
-        int(m["seq"]), str(m["proc_id"]), str(m["stream_type"]), text, raw,
+        m["seq"], m["proc_id"], m["stream_type"], text, raw,
         data.get("partial", False), data.get("dropped", 0), data.get("code"),
     )  # fmt: skip
+
+
+class Replaced(Disconnected):
+    """The agent was replaced by another image, which speaks on the same pipes."""
 
 
 class Connection:
     """Lines of JSON in both directions, over a socket or a pair of pipes."""
 
-    def __init__(self, reader: BinaryIO, writer: BinaryIO, close: Callable[[], None]) -> None:
+    def __init__(self, reader: IO[bytes], writer: IO[bytes], close: Callable[[], None]) -> None:
         self._reader, self._writer, self.close = reader, writer, close
+        self._sending, self._over = threading.Lock(), False
 
     def send(self, m: Message) -> None:
-        try:
-            self._writer.write(json.dumps(m).encode() + b"\n")
-            self._writer.flush()
-        except (OSError, ValueError) as e:
-            raise Disconnected(str(e)) from e
+        with self._sending:
+            if self._over:
+                raise Disconnected("another connection has begun")
+            try:
+                self._writer.write(json.dumps(m).encode() + b"\n")
+                self._writer.flush()
+            except (OSError, ValueError) as e:
+                raise Disconnected(str(e)) from e
 
     def receive(self) -> Message:
         try:
@@ -88,7 +96,16 @@ class Connection:
             raise Disconnected(str(e)) from e
         if not line.endswith(b"\n"):
             raise Disconnected("the agent closed it")
-        return json.loads(line)
+        message: Message = json.loads(line)
+        if message["type"] == "error" and not message["req_id"] and str(message["error"]).startswith("upgrading"):
+            raise Replaced(str(message["error"]))
+        return message
+
+    def again(self) -> "Connection":
+        """The next connection over the same pipes. On this one nothing is sent any more."""
+        with self._sending:
+            self._over = True
+        return Connection(self._reader, self._writer, self.close)
 
 
 def dial(address: str) -> Connection:
@@ -96,7 +113,7 @@ def dial(address: str) -> Connection:
     network, _, rest = address.partition(":")
     if network == "unix":
         s = socket.socket(socket.AF_UNIX)
-        target: object = rest
+        target: Any = rest
     elif network == "tcp":
         s = socket.socket(socket.AF_INET)
         host, _, port = rest.rpartition(":")
@@ -108,7 +125,7 @@ def dial(address: str) -> Connection:
     else:
         raise ValueError(f"bad address {address!r}: want unix:PATH, tcp:HOST:PORT or vsock:CID:PORT")
     try:
-        s.connect(target)  # type: ignore[arg-type]
+        s.connect(target)
     except OSError as e:
         s.close()
         raise Disconnected(f"{address}: {e}") from e
@@ -148,6 +165,7 @@ class Session:
     def __init__(self, connect: Callable[[], Connection], session_id: str = "", retry: float = 10.0) -> None:
         """`retry` is for how many seconds a broken connection is tried again."""
         self._connect, self._retry = connect, retry
+        self._sending = threading.Lock()  # for one message at a time: whoever reads never waits for it
         self._lock = threading.Condition()
         self._replies: Dict[str, Message] = {}
         self._procs: Dict[str, Process] = {}
@@ -191,19 +209,19 @@ class Session:
             "proc/spawn", session_id=self.id, cmd=list(cmd), cwd=cwd, env=dict(env or {}),
             stdin_mode="pipe" if stdin else "null", timeout=timeout,
         )  # fmt: skip
-        return self._process(str(reply["proc_id"]), int(reply["pid"]))  # type: ignore[call-overload]
+        return self._process(str(reply["proc_id"]), int(reply["pid"]))
 
     def attach(self, proc_id: str) -> "Process":
         """A process that this session has already."""
-        return self._process(proc_id, int(self.status(proc_id)["pid"]))  # type: ignore[call-overload]
+        return self._process(proc_id, int(self.status(proc_id)["pid"]))
 
     def status(self, proc_id: str) -> Message:
         """The ProcStatus of a process, and `status`, its one word."""
         reply = self._ask("proc/status", proc_id=proc_id)
-        return {**reply["proc"], "status": reply["status"]}  # type: ignore[dict-item]
+        return {**reply["proc"], "status": reply["status"]}
 
     def processes(self) -> List[Message]:
-        return list(self._ask("proc/status", proc_id="")["procs"])  # type: ignore[call-overload]
+        return list(self._ask("proc/status", proc_id="")["procs"])
 
     def _process(self, proc_id: str, pid: int) -> "Process":
         with self._lock:
@@ -214,13 +232,15 @@ class Session:
                     p._take(event)
             return p
 
-    def _handshake(self, resumes: bool) -> Connection:
-        conn = self._connect()
+    def _handshake(self, resumes: bool, conn: Optional[Connection] = None) -> Connection:
+        conn = conn or self._connect()
         hello: Message = {"type": "handshake/req", "id": str(uuid.uuid4()), "version": "1.0", "session_id": self.id}
         if resumes and self.last_seq:
             hello["last_seq"] = self.last_seq
         conn.send(hello)
         reply = conn.receive()
+        while reply.get("req_id") != hello["id"]:  # it answers what an upgrade has left behind
+            reply = conn.receive()
         if reply.get("error"):
             conn.close()
             raise A2EError(str(reply["error"]))
@@ -235,8 +255,9 @@ class Session:
         """
         request = str(uuid.uuid4())
         message: Message = {"type": kind + "/req", "id": request, "version": "1.0", "ts": time.time(), **fields}
-        with self._lock:
+        with self._sending:
             conn = self._send(message)
+        with self._lock:
             while request not in self._replies:
                 if self._conn is not conn or self._broken:
                     raise self._broken or Disconnected("before the reply: it may have been carried out")
@@ -248,15 +269,17 @@ class Session:
 
     def _send(self, m: Message) -> Connection:
         while True:
-            if self._broken:
-                raise self._broken
-            conn = self._conn
+            with self._lock:
+                if self._broken:
+                    raise self._broken
+                conn = self._conn
             try:
                 conn.send(m)
                 return conn
             except Disconnected:
-                while self._conn is conn and not self._broken:
-                    self._lock.wait()
+                with self._lock:
+                    while self._conn is conn and not self._broken:
+                        self._lock.wait()
 
     def _read(self) -> None:
         while True:
@@ -287,7 +310,7 @@ class Session:
         end = time.monotonic() + self._retry
         while not self._closed and time.monotonic() < end:
             try:
-                conn = self._handshake(resumes=True)
+                conn = self._handshake(True, self._conn.again() if isinstance(why, Replaced) else None)
             except Disconnected as e:
                 why = e
                 time.sleep(0.05)

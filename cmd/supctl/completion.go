@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,17 +71,44 @@ func (a *app) completeHandles(fits func(client.Proc) bool, then ...cobra.Complet
 	}
 }
 
-// listBriefly lists processes, the newest first, or none if the agent is not
-// quick.
-func (a *app) listBriefly(ctx context.Context) []client.Proc {
-	ctx, cancel := context.WithTimeout(ctx, completeWithin)
-	defer cancel()
-	c, err := client.Dial(ctx, a.address())
-	if err != nil {
-		return nil
+// completeCopy completes the paths of cp: those here are the shell's affair.
+func (a *app) completeCopy(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	switch dir, inGuest := strings.CutPrefix(typed, guestSide); {
+	case len(args) > 1:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case inGuest:
+		return a.guestFiles(cmd.Context(), dir[:strings.LastIndexByte(dir, '/')+1]), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	case typed != "" && strings.HasPrefix(guestSide, typed):
+		return []cobra.Completion{guestSide}, cobra.ShellCompDirectiveNoSpace
 	}
-	defer c.Close()
-	procs, _ := c.List(ctx)
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// guestFiles lists what is in a folder of the guest; folders end with a slash.
+func (a *app) guestFiles(ctx context.Context, dir string) (found []cobra.Completion) {
+	a.askBriefly(ctx, func(ctx context.Context, c *client.Client) {
+		listed, _ := c.Exec(ctx, client.ExecRequest{Cmd: []string{"ls", "-1Ap", "--", cmp.Or(dir, "/")}})
+		for name := range strings.Lines(string(listed.Stdout)) {
+			found = append(found, guestSide+dir+strings.TrimSuffix(name, "\n"))
+		}
+	})
+	return found
+}
+
+// listBriefly lists processes, the newest first.
+func (a *app) listBriefly(ctx context.Context) (procs []client.Proc) {
+	a.askBriefly(ctx, func(ctx context.Context, c *client.Client) { procs, _ = c.List(ctx) })
 	slices.Reverse(procs)
 	return procs
+}
+
+// askBriefly asks an agent, if there is one and it is quick. What goes wrong is
+// nothing to complete.
+func (a *app) askBriefly(ctx context.Context, ask func(context.Context, *client.Client)) {
+	ctx, cancel := context.WithTimeout(ctx, completeWithin)
+	defer cancel()
+	if c, err := client.Dial(ctx, a.address()); err == nil {
+		defer c.Close()
+		ask(ctx, c)
+	}
 }

@@ -28,7 +28,8 @@ one here appears when it is whole.`,
 		Example: `  supctl cp app.conf guest:/etc/app.conf
   supctl cp guest:/var/log/app.log .
   tar c src | supctl cp - guest:/tmp/src.tar`,
-		Args: operands("SRC", "DST"),
+		Args:              operands("SRC", "DST"),
+		ValidArgsFunction: a.completeCopy,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, out := strings.CutPrefix(args[0], guestSide)
 			to, in := strings.CutPrefix(args[1], guestSide)

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -30,7 +32,7 @@ func (a *app) journalCommand() *cobra.Command {
 made: every verb and every transition of every process. With --json a record is a
 line of JSON. To search, explain or verify a journal use replay.`,
 		Example: `  supctl journal
-  supctl journal --after 0 --once --json | jq -r 'select(.kind == "proc.exited")'`,
+  supctl journal --after 0 --once --json | jq -c 'select(.kind == "verb")'`,
 		Args: operands(),
 	}
 	cmd.RunE = a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -83,10 +85,12 @@ func (a *app) printRecords(records iter.Seq2[client.Record, error], after uint64
 
 // recordLine is a record for a person.
 func (a *app) recordLine(r client.Record) string {
-	const widestKind, widestHandle = 19, 18
-	line := fmt.Sprintf("%6d  %s  %-*s  %-*s  %s", r.Seq, r.Time.Local().Format("15:04:05.000"),
-		widestKind, printable(r.Kind), widestHandle, printable(r.Handle), words(r.Data))
-	line = strings.TrimRight(line, " ")
+	const widestKind = 19
+	line := fmt.Sprintf("%6d  %s  %-*s", r.Seq, r.Time.Local().Format("15:04:05.000"), widestKind, printable(r.Kind))
+	if r.Handle != "" {
+		line += "  " + printable(r.Handle)
+	}
+	line = strings.TrimRight(line+"  "+words(r.Data), " ")
 	if columns := a.terminalWidth(); columns > 0 {
 		line = fit(line, columns)
 	}
@@ -106,6 +110,9 @@ func failed(r client.Record) bool {
 			Code int `json:"exit_code"`
 		}
 		return json.Unmarshal(r.Data, &exit) == nil && exit.Code != 0
+	case "verb":
+		verb := struct{ OK bool }{true}
+		return json.Unmarshal(r.Data, &verb) == nil && !verb.OK
 	}
 	return false
 }
@@ -123,7 +130,9 @@ func words(data []byte) string {
 		if err != nil || d.Decode(&value) != nil {
 			break
 		}
-		if name, text := fmt.Sprint(name), word(value); says(name, text) {
+		if value[0] == '{' {
+			said = append(said, words(value))
+		} else if name, text := fmt.Sprint(name), word(value); says(name, text) {
 			said = append(said, printable(name)+"="+text)
 		}
 	}
@@ -151,7 +160,7 @@ func word(value json.RawMessage) string {
 		if text == "" {
 			return ""
 		}
-		return quotedWord(text)
+		return quotedWord(short(text))
 	case json.Unmarshal(value, &argv) == nil:
 		if len(argv) == 0 {
 			return ""
@@ -160,6 +169,16 @@ func word(value json.RawMessage) string {
 	default:
 		return printable(string(value))
 	}
+}
+
+// short is enough of a SHA-256 to tell it from others, and all of any other
+// text.
+func short(text string) string {
+	const enough = 12
+	if digest, err := hex.DecodeString(text); err == nil && len(digest) == sha256.Size {
+		return text[:enough]
+	}
+	return text
 }
 
 // printable is s with what would speak to a terminal escaped.

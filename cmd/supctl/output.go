@@ -112,6 +112,11 @@ const (
 	plainText = "\x1b[0m"
 )
 
+// unpainted is a line without colours.
+func unpainted(line string) string {
+	return strings.NewReplacer(red, "", green, "", plainText, "").Replace(line)
+}
+
 // signalName is TERM for 15, and the number of a signal without a name.
 func signalName(n int) string {
 	if name := unix.SignalName(unix.Signal(n)); name != "" {

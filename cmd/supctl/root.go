@@ -49,17 +49,26 @@ attach, wait and exec exit with the process's own code, 128+N when signal N ende
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.PersistentFlags().StringVar(&a.addr, "addr", "", "the agent's `ADDRESS`")
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.PersistentFlags().StringVar(&a.addr, "addr", "", "the agent's `ADDRESS` (default $SUPERVISOR_ADDR)")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON (start, ps, wait, exec, info, journal, upgrade)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(
-		a.startCommand(), a.runCommand(), a.psCommand(), a.logsCommand(), a.stdinCommand(),
-		a.attachCommand(), a.signalCommand(), a.killCommand(), a.resizeCommand(), a.waitCommand(),
-		a.topCommand(), a.journalCommand(), a.execCommand(), a.cpCommand(), a.infoCommand(), a.upgradeCommand(),
-		a.completionCommand(), manpage.Command(a.stdout),
-	)
+	cobra.EnableCommandSorting = false // what is used most comes first
+	addGroup(root, "Processes", a.startCommand(), a.runCommand(), a.psCommand(), a.topCommand(), a.logsCommand(), a.attachCommand(),
+		a.stdinCommand(), a.waitCommand(), a.signalCommand(), a.killCommand(), a.resizeCommand())
+	addGroup(root, "The guest", a.execCommand(), a.cpCommand())
+	addGroup(root, "The agent", a.infoCommand(), a.journalCommand(), a.upgradeCommand())
+	root.AddCommand(a.completionCommand(), manpage.Command(a.stdout))
 	root.CompletionOptions.DisableDefaultCmd = true // ours has no powershell
+	manpage.Help(root)
 	return root
+}
+
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+		root.AddCommand(cmd)
+	}
 }
 
 func commandMissing(_ *cobra.Command, args []string) error {
@@ -102,15 +111,35 @@ func (a *app) connected(do action) func(*cobra.Command, []string) error {
 			return usageError{err}
 		}
 		if err != nil {
-			return err
+			return a.unreachable(err)
 		}
 		defer c.Close()
 		err = do(cmd.Context(), c, args)
-		if errors.Is(err, client.ErrUnknownHandle) {
+		if isOfHandle(err) {
 			return fmt.Errorf("%w: %s", err, args[0])
 		}
 		return err
 	}
+}
+
+// isOfHandle reports whether an error is about the process that the first
+// argument names.
+func isOfHandle(err error) bool {
+	for _, kind := range []error{client.ErrUnknownHandle, client.ErrNotRunning, client.ErrStdinClosed, client.ErrNoTerminal} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// unreachable says what can be done about an agent that is not where nobody
+// said that it is.
+func (a *app) unreachable(err error) error {
+	if a.addr == "" && a.getenv("SUPERVISOR_ADDR") == "" {
+		return fmt.Errorf("%w (start one with supervisor serve, or say with --addr where it is)", err)
+	}
+	return err
 }
 
 // address is where the agent is: see the help of root.

@@ -156,6 +156,12 @@ func TestAttach(t *testing.T) {
 	s.keys("hello\r")
 	s.shows("got:hello\r\n33 99")
 	s.resize(70, 20)
+	if !testproc.Eventually(10*time.Second, func() bool { // the size goes its own way, beside the keys
+		s.keys("\r")
+		return strings.Contains(s.text(), "20 70")
+	}) {
+		t.Errorf("the size does not follow: %q", s.text())
+	}
 	s.keys("\x10again\r") // ctrl-p alone is the process's
 	s.shows("got:\x10again\r\n20 70")
 	s.keys("last\r\x10\x11")
@@ -251,16 +257,19 @@ func TestTop(t *testing.T) {
 	s := onScreen(t, a.supctl("top", "--every", "100ms"), 80, 6)
 	s.shows("4 running, 0 ended")
 	s.shows("journal ok, head ")
+	s.shows("1 to 2 of 4: arrows move")
 	if strings.Contains(s.text(), noisy) {
 		t.Errorf("more than 6 lines: %q", s.text())
 	}
 	s.keys("j")
 	s.keys("j")
+	s.shows("3 to 4 of 4")
 	s.shows(noisy)
 	s.resize(120, 24)
 	s.shows("while :; do echo 0123456789; sleep 0.01; done")
 	s.keys("q")
 	s.ends(0)
+	s.shows(leaveScreen)
 	if text := s.text(); !strings.HasPrefix(text, enterScreen) || !strings.HasSuffix(text, leaveScreen) {
 		t.Errorf("not on a screen of its own: %q", text)
 	}

@@ -16,13 +16,16 @@ import (
 )
 
 // What a terminal is told: to use a second screen without a cursor, and to
-// show nothing of a frame before it is whole (where it can).
+// show nothing of a frame before it is whole (where it can). Only what is left
+// of a line or of the screen is cleared: behind the last column the cursor is
+// still on it, and would clear what stands there.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 	beginFrame  = "\x1b[?2026h\x1b[H"
-	endOfLine   = "\x1b[K"
-	endFrame    = "\x1b[J\x1b[?2026l"
+	clearRest   = "\x1b[K"
+	clearBelow  = "\r\n\x1b[J"
+	endFrame    = "\x1b[?2026l"
 )
 
 func (a *app) topCommand() *cobra.Command {
@@ -169,8 +172,21 @@ func (w *watch) draw(now time.Time) {
 			cols, rows = c, r
 		}
 	}
-	lines := w.frame(cols, rows, now)
-	io.WriteString(w.stdout, beginFrame+strings.Join(lines, endOfLine+"\r\n")+endOfLine+endFrame)
+	io.WriteString(w.stdout, drawn(w.frame(cols, rows, now), cols, rows))
+}
+
+// drawn is a frame as it is told to a terminal of a size.
+func drawn(lines []string, cols, rows int) string {
+	for i, line := range lines {
+		if width(unpainted(line)) < cols {
+			lines[i] += clearRest
+		}
+	}
+	frame := beginFrame + strings.Join(lines, "\r\n")
+	if len(lines) < rows {
+		frame += clearBelow
+	}
+	return frame + endFrame
 }
 
 // topColumns are those of ps and the rate.
@@ -187,16 +203,17 @@ func (w *watch) frame(cols, rows int, now time.Time) []string {
 			p.Handle, fmt.Sprint(p.PID), state(p), age(p, now), size(w.written[p.Handle]), rate(w.rates[p.Handle]), quoted(p.Cmd),
 		}, paint(p)})
 	}
-	lines := w.summary(cols)
-	room := max(rows-len(lines)-1, 0) // below the head of the table
+	room := max(rows-4, 0) // below the summary and the head of the table
 	w.first = max(0, min(w.first, len(t.rows)-room))
 	all := t.lines(cols, w.colour())
 	shown := all[1+w.first : min(len(all), 1+w.first+room)]
-	return slices.Concat(lines, all[:1], shown)[:min(rows, len(lines)+1+len(shown))]
+	lines := slices.Concat(w.summary(cols, len(shown)), all[:1], shown)
+	return lines[:min(rows, len(lines))]
 }
 
-// summary is about the agent: two lines, and an empty one or what is wrong.
-func (w *watch) summary(cols int) []string {
+// summary is about the agent: two lines, and one of what is wrong, or which of
+// the processes are shown if there is no room for all of them.
+func (w *watch) summary(cols, shown int) []string {
 	running, total := 0, int64(0)
 	for _, p := range w.procs {
 		if p.Running {
@@ -205,8 +222,11 @@ func (w *watch) summary(cols int) []string {
 		total += w.rates[p.Handle]
 	}
 	third := ""
-	if w.trouble != nil {
+	switch {
+	case w.trouble != nil:
 		third = "the agent does not answer: " + printable(w.trouble.Error())
+	case shown > 0 && shown < len(w.procs):
+		third = fmt.Sprintf("%d to %d of %d: arrows move, q ends", w.first+1, w.first+shown, len(w.procs))
 	}
 	return []string{
 		fit(fmt.Sprintf("agent %s, up %v, %d running, %d ended, %s/s of output", printable(w.info.AgentVersion),

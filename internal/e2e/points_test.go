@@ -14,29 +14,29 @@ import (
 	"supervisor/statemachine"
 )
 
-// A point is a moment in the agent's work at which a crash is a case of its own,
+// A namedPoint is a moment in the agent's work at which a crash is a case of its own,
 // told by the system call that is next to it.
-type point string
+type namedPoint string
 
 // The points of a commit: bbolt writes pages, syncs, writes one of the two meta
 // pages, and syncs.
 const (
-	beforeTransaction point = "before the transaction" // no page is written: what there is of it is in memory
-	beforeDataSync    point = "after the write, before the sync of data"
-	betweenSyncs      point = "between the syncs, before the meta page"
-	beforeMetaSync    point = "between the syncs, after the meta page"
-	afterCommit       point = "after the commit, before the effects"
-	afterSignal       point = "after a signal, before its reply"
-	afterFork         point = "after a fork, before its record"
-	beforeReply       point = "after the effects, before the reply"
+	beforeTransaction namedPoint = "before the transaction" // no page is written: what there is of it is in memory
+	beforeDataSync    namedPoint = "after the write, before the sync of data"
+	betweenSyncs      namedPoint = "between the syncs, before the meta page"
+	beforeMetaSync    namedPoint = "between the syncs, after the meta page"
+	afterCommit       namedPoint = "after the commit, before the effects"
+	afterSignal       namedPoint = "after a signal, before its reply"
+	afterFork         namedPoint = "after a fork, before its record"
+	beforeReply       namedPoint = "after the effects, before the reply"
 )
 
 // The points of recovery, beside those of its commits.
 const (
-	afterLock       point = "after the lock"
-	afterCheck      point = "after the checks of the journal"
-	afterAdoption   point = "after the adoption of a process"
-	beforeListeners point = "before the listeners"
+	afterLock       namedPoint = "after the lock"
+	afterCheck      namedPoint = "after the checks of the journal"
+	afterAdoption   namedPoint = "after the adoption of a process"
+	beforeListeners namedPoint = "before the listeners"
 )
 
 // metaPages is where the pages in use begin: behind bbolt's two meta pages.
@@ -50,7 +50,7 @@ type progress struct {
 }
 
 // reaches says which point a call is at, "" for none.
-func (p *progress) reaches(c systemCall) point {
+func (p *progress) reaches(c systemCall) namedPoint {
 	switch c.nr {
 	case unix.SYS_PWRITE64, unix.SYS_FDATASYNC:
 		if strings.HasSuffix(c.file(), "/journal.db") {
@@ -86,7 +86,7 @@ func (p *progress) reaches(c systemCall) point {
 	return ""
 }
 
-func (p *progress) commits(c systemCall) point {
+func (p *progress) commits(c systemCall) namedPoint {
 	switch write := c.nr == unix.SYS_PWRITE64; {
 	case c.made && p.meta && !write:
 		*p = progress{opened: p.opened}
@@ -107,7 +107,7 @@ func (p *progress) commits(c systemCall) point {
 	return ""
 }
 
-func (p *progress) locks(c systemCall) point {
+func (p *progress) locks(c systemCall) namedPoint {
 	if !c.made || c.err {
 		return ""
 	}
@@ -121,7 +121,7 @@ func (p *progress) locks(c systemCall) point {
 }
 
 // crashAt kills the agent when it reaches the point for the nth time.
-func crashAt(at point, nth int) func(systemCall) bool {
+func crashAt(at namedPoint, nth int) func(systemCall) bool {
 	p := &progress{}
 	return func(c systemCall) bool {
 		if p.reaches(c) == at {
@@ -135,7 +135,7 @@ func crashAt(at point, nth int) func(systemCall) bool {
 // and what its client knows.
 type crashes struct {
 	*agent
-	tr      *tracer
+	tr      *crashTracer
 	n       int
 	running map[string]client.StartReply // acknowledged starts, by idempotency key
 	killed  map[string]bool              // acknowledged kills, by handle
@@ -171,7 +171,7 @@ func (c *crashes) lives(at func(systemCall) bool) bool {
 }
 
 // dies waits for the end of an agent.
-func (c *crashes) dies(at point) {
+func (c *crashes) dies(at namedPoint) {
 	c.t.Helper()
 	if c.Client != nil {
 		c.Client.Close()
@@ -340,7 +340,7 @@ func TestSIGKILLAtNamedPoints(t *testing.T) {
 		c.dies("a stop")
 		c.checkJournal()
 	})
-	commit := []point{beforeTransaction, beforeDataSync, betweenSyncs, beforeMetaSync, afterCommit}
+	commit := []namedPoint{beforeTransaction, beforeDataSync, betweenSyncs, beforeMetaSync, afterCommit}
 	for _, at := range append(commit, afterFork, afterSignal, beforeReply) {
 		for nth := range times(2, 6) {
 			t.Run(fmt.Sprintf("%s %d", at, nth+1), func(t *testing.T) { c.diesAtWork(t, at, nth+1) })
@@ -351,12 +351,12 @@ func TestSIGKILLAtNamedPoints(t *testing.T) {
 			t.Run(fmt.Sprintf("recovery, %s %d", at, nth+1), func(t *testing.T) { c.diesRecovering(t, at, nth+1) })
 		}
 	}
-	for _, at := range []point{afterLock, afterCheck, beforeListeners} {
+	for _, at := range []namedPoint{afterLock, afterCheck, beforeListeners} {
 		t.Run("recovery, "+string(at), func(t *testing.T) { c.diesRecovering(t, at, 1) })
 	}
 }
 
-func (c *crashes) diesAtWork(t *testing.T, at point, nth int) {
+func (c *crashes) diesAtWork(t *testing.T, at namedPoint, nth int) {
 	c.t = t
 	die := crashAt(at, nth)
 	c.tr.at.Store(&die)
@@ -366,7 +366,7 @@ func (c *crashes) diesAtWork(t *testing.T, at point, nth int) {
 	c.goesOn()
 }
 
-func (c *crashes) diesRecovering(t *testing.T, at point, nth int) {
+func (c *crashes) diesRecovering(t *testing.T, at namedPoint, nth int) {
 	c.t = t
 	_ = kill(c.tr.pid)
 	c.dies("a kill")

@@ -1,5 +1,5 @@
-// Package manpage writes the manual page of a cobra command line, from the same
-// words as its help.
+// Package manpage writes what a cobra command line says of itself, from the same
+// words: its help on a terminal, and its manual page.
 package manpage
 
 import (

@@ -29,6 +29,7 @@ or a duration ago (10m, 1h30m).`,
 	}
 	root.AddCommand(p.events(), p.state(), p.diff(), p.why(), p.logs(), p.cast(), p.timeline(), p.stats(), p.verify(),
 		manpage.Command(p.out))
+	manpage.Help(root)
 	return root
 }
 

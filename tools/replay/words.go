@@ -50,6 +50,9 @@ func words(rec *statemachine.Record) string {
 	case *statemachine.StdinClosed, *statemachine.Deadline, *statemachine.Lost:
 		return "" // the kind says it all
 	}
+	if said, ok := upgradeWords(rec.Event); ok {
+		return said
+	}
 	return dataJSON(rec)
 }
 

@@ -29,22 +29,22 @@ func (c systemCall) file() string {
 	return path
 }
 
-// tracer stops an agent at each of its system calls, in all of its threads and
+// crashTracer stops an agent at each of its system calls, in all of its threads and
 // in none of its children, and kills it with SIGKILL at the one that it was
 // told: a call that is about to be made is never made then. (strace can only
 // count calls, and counts them for each thread.)
-type tracer struct {
+type crashTracer struct {
 	at    atomic.Pointer[func(systemCall) bool]
 	pid   int
 	calls map[int]systemCall // by thread: what it is in
 	ended chan struct{}      // the agent is gone
 }
 
-// traced starts a command under a tracer that kills at a call for which at is
+// traced starts a command under a crashTracer that kills at a call for which at is
 // true. Its Wait must not be called.
-func traced(t testing.TB, cmd *exec.Cmd, at func(systemCall) bool) *tracer {
+func traced(t testing.TB, cmd *exec.Cmd, at func(systemCall) bool) *crashTracer {
 	t.Helper()
-	tr := &tracer{calls: map[int]systemCall{}, ended: make(chan struct{})}
+	tr := &crashTracer{calls: map[int]systemCall{}, ended: make(chan struct{})}
 	tr.at.Store(&at)
 	started := make(chan error)
 	go func() {
@@ -70,7 +70,7 @@ func traced(t testing.TB, cmd *exec.Cmd, at func(systemCall) bool) *tracer {
 }
 
 // seize takes hold of the agent as it stops at its execve.
-func (tr *tracer) seize() error {
+func (tr *crashTracer) seize() error {
 	if _, err := unix.Wait4(tr.pid, nil, unix.WALL, nil); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (tr *tracer) seize() error {
 }
 
 // follow lets the threads go on from stop to stop, until there is none.
-func (tr *tracer) follow() {
+func (tr *crashTracer) follow() {
 	for {
 		var ws unix.WaitStatus
 		tid, err := unix.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
@@ -100,7 +100,7 @@ func (tr *tracer) follow() {
 
 // stopped looks at why a thread has stopped, and gives the signal that it is to
 // see.
-func (tr *tracer) stopped(tid int, signal syscall.Signal) (pass int) {
+func (tr *crashTracer) stopped(tid int, signal syscall.Signal) (pass int) {
 	_, known := tr.calls[tid]
 	switch {
 	case signal == unix.SIGTRAP|0x80: // PTRACE_O_TRACESYSGOOD
@@ -127,7 +127,7 @@ type syscallInfo struct {
 }
 
 // call asks which call a thread enters or leaves.
-func (tr *tracer) call(tid int) (systemCall, bool) {
+func (tr *crashTracer) call(tid int) (systemCall, bool) {
 	const entry, exit = 1, 2 // PTRACE_SYSCALL_INFO_ENTRY, …_EXIT
 	var info syscallInfo
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid),
