@@ -338,3 +338,21 @@ func TestFullDiskAtCloseLosesTheEndOnly(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is acknowledged that goes to a file without a name.
+func TestDeletedFile(t *testing.T) {
+	path := place(t)
+	j, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, j, []byte("x"))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err = j.Append([]byte("y"))
+	wantError(t, err, path, ErrFailed)
+	if err := errors.Join(j.Verify(nil), j.Close()); err != nil || j.Head().Seq != 1 {
+		t.Errorf("head %v, %v", j.Head(), err)
+	}
+}

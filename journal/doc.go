@@ -61,7 +61,7 @@ A full disk or quota fails a write of a page, before the meta page: nothing was 
 tries again. After any other failed write, and after every failed sync, it is unknown what is on the disk, and the kernel may
 report a second sync as good although pages were dropped. So that error is final (ErrFailed, Err): the Journal commits nothing
 more, reads go on up to Head, and the next Open checks what is there; it finds all that was acknowledged, and perhaps the
-batch that was not.
+batch that was not. A file that was deleted is such an error too, before anything is written to it.
 
 bbolt trusts its file: some that were cut short make it panic, and it reads through a mapping, where a missing page is a
 SIGBUS. Therefore Open reads the meta pages and the length itself, walks all pages in use (about 35 ms for a journal of
