@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"supervisor/wire"
 )
@@ -19,7 +22,8 @@ import (
 // of them is whole. Like the rings they need not survive the kernel.
 //
 // A file is the length and the CRC-32 (IEEE) of what follows, 4 bytes each and
-// big-endian, then a cursor as JSON; behind that, what is left of older ones.
+// big-endian, then a line with a cursor as JSON, and a line for each event;
+// behind that, what is left of older ones.
 type cursors string
 
 var cursorFiles = [2]string{".a", ".b"}
@@ -29,12 +33,11 @@ const cursorHead = 8
 // save writes a cursor over the older one of the two that are kept. Cursors of
 // one session must come one after the other.
 func (dir cursors) save(c wire.SessionCursor) error {
-	body, err := json.Marshal(c)
-	if err != nil {
+	file := cursorBuffers.Get().(*bytes.Buffer)
+	defer cursorBuffers.Put(file)
+	if err := encodeCursor(file, c); err != nil {
 		return err
 	}
-	head := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
-	head = binary.BigEndian.AppendUint32(head, crc32.ChecksumIEEE(body))
 	f, err := os.OpenFile(dir.path(c.Name, int(c.Saves%2)), os.O_CREATE|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(string(dir), 0o700); err == nil {
@@ -44,8 +47,26 @@ func (dir cursors) save(c wire.SessionCursor) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(head, body...))
+	_, err = f.Write(file.Bytes())
 	return errors.Join(err, f.Close())
+}
+
+var cursorBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// encodeCursor makes the file of a cursor.
+func encodeCursor(file *bytes.Buffer, c wire.SessionCursor) error {
+	file.Reset()
+	file.Write(make([]byte, cursorHead))
+	if err := json.NewEncoder(file).Encode(c); err != nil {
+		return err
+	}
+	for _, line := range c.Events {
+		file.Write(line)
+	}
+	head, body := file.Bytes()[:cursorHead], file.Bytes()[cursorHead:]
+	binary.BigEndian.PutUint32(head, uint32(len(body)))
+	binary.BigEndian.PutUint32(head[4:], crc32.ChecksumIEEE(body))
+	return nil
 }
 
 // load returns the newest cursor of a session; that of a new one, if there is
@@ -70,7 +91,9 @@ func readCursor(path string) (c wire.SessionCursor, ok bool) {
 	if uint64(size) > uint64(len(body)) || crc32.ChecksumIEEE(body[:size]) != sum {
 		return c, false
 	}
-	return c, json.Unmarshal(body[:size], &c) == nil
+	head, events, _ := bytes.Cut(body[:size], []byte("\n"))
+	c.Events = slices.Collect(bytes.Lines(events))
+	return c, json.Unmarshal(head, &c) == nil
 }
 
 // remove deletes a session's cursor.

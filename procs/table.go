@@ -54,7 +54,7 @@ func New(o Options) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{opt: o, sys: probeSystem(), reactor: r, procs: make(map[string]*process)}
-	r.crashed = o.Crashed
+	r.crashed, t.digester.crashed = o.Crashed, o.Crashed
 	t.orphans.init()
 	r.start()
 	t.digester.start()
@@ -101,6 +101,7 @@ func (t *Table) Start(handle string, s Spec) {
 // spawnWaiting is a spawner: it ends when no start waits.
 func (t *Table) spawnWaiting() {
 	defer t.spawning.Done()
+	defer Recover(t.opt.Crashed)
 	for {
 		s, closed, ok := t.nextStart()
 		switch {
@@ -185,7 +186,8 @@ func (t *Table) Reopen(handle string) error {
 	return err
 }
 
-// Keep removes the rings on disk of all handles but these.
+// Keep removes the rings on disk of all handles but these. Of a process that
+// still runs under another it warns: its records were not durable yet.
 func (t *Table) Keep(handles []string) error {
 	entries, err := os.ReadDir(t.opt.Dir)
 	if err != nil {
@@ -197,6 +199,9 @@ func (t *Table) Keep(handles []string) error {
 		handle, born := strings.CutSuffix(e.Name(), bornSuffix)
 		if _, ok := slices.BinarySearch(kept, handle); ok || !e.IsDir() && !born {
 			continue
+		}
+		if born {
+			t.warnOfStray(handle)
 		}
 		if err := os.RemoveAll(filepath.Join(t.opt.Dir, e.Name())); err != nil {
 			return fmt.Errorf("rings: %w", err)

@@ -56,7 +56,7 @@ type a2eVerb struct {
 // a2eVerbs is the capability, by type less "/req".
 var a2eVerbs = map[string]*a2eVerb{
 	"handshake": {
-		func() request { return &A2EHandshake{LastSeq: -1} }, (*conversation).handshake, opens,
+		func() request { return new(A2EHandshake) }, (*conversation).handshake, opens,
 		func(string) Message { return new(A2EHello) }, "handshake/resp", true,
 	},
 	"proc/spawn": {

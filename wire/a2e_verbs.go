@@ -65,7 +65,7 @@ func (v *conversation) take(s *Session) {
 }
 
 // push begins to send events.
-func (v *conversation) push(lastSeq int64) {
+func (v *conversation) push(lastSeq *int) {
 	next := v.session.resume(lastSeq)
 	go func() {
 		defer close(v.pushed)
@@ -92,7 +92,7 @@ func (v *conversation) leave() {
 	defer s.turn.Unlock()
 	if s.holder == v {
 		s.holder = nil
-		v.a2e.Backend.Keep(s.Cursor(true))
+		s.keep(v.a2e.Backend, true)
 		v.a2e.Backend.LeaveSession(s.name)
 	}
 }

@@ -19,6 +19,7 @@ type feed struct {
 	row   SessionRow // as it was last looked at
 	taps  [2]tap
 	ended time.Time // when the exit was first seen
+	told  bool      // the backend knows that the exit is on its way
 }
 
 // tap reads one stream at its own offset.
@@ -26,8 +27,27 @@ type tap struct {
 	offset int64     // everything before it was made into events
 	end    int64     // of the stream, when it was last looked at
 	grew   time.Time // when end was seen to move
+	late   bool      // end stays: what comes after it is not sent
 	over   bool      // nothing more will be read
 	wake   time.Time // when what is held back becomes a prompt; zero: never
+}
+
+// cursor is how far the feed is.
+func (f *feed) cursor(done bool) ProcCursor {
+	return ProcCursor{f.row.ProcID, [2]int64{f.taps[0].offset, f.taps[1].offset}, done}
+}
+
+// settled tells whether the registry knows that the exit was delivered, or has
+// forgotten the process.
+func (f *feed) settled() bool {
+	row := f.proc.Row()
+	select {
+	case <-row.Replaced:
+		newer := f.proc.Row()
+		return newer.Delivered || newer.Replaced == row.Replaced
+	default:
+		return row.Delivered
+	}
 }
 
 // sink takes the events of a feed. It reports whether it takes another.
@@ -93,16 +113,18 @@ func (f *feed) exitData() []byte {
 	return append(strconv.AppendInt([]byte(`{"code":`), int64(f.row.ExitCode), 10), '}')
 }
 
-// pull makes events of what there is of a stream. With final it is the last
-// that is read of it. It reports false when to was full before the end.
+// pull makes events of what there is of a stream. With final nothing is read
+// of it that comes later, however long it takes to send what there is. It
+// reports false when to was full before the end.
 func (t *tap) pull(out Output, now time.Time, final bool, buf []byte, to func(data []byte) bool) bool {
 	if t.over {
 		return true
 	}
 	ended := out.Ended() || final // before its end is looked at
-	if end := out.End(); end != t.end || t.grew.IsZero() {
-		t.end, t.grew = end, now
+	if !t.late {
+		t.look(out.End(), now)
 	}
+	t.late = t.late || final
 	quiet := now.Sub(t.grew) >= quietFor
 	t.wake = time.Time{}
 	for t.offset < t.end {
@@ -126,11 +148,18 @@ func (t *tap) pull(out Output, now time.Time, final bool, buf []byte, to func(da
 	return true
 }
 
+// look notes where the stream ends by now.
+func (t *tap) look(end int64, now time.Time) {
+	if end != t.end || t.grew.IsZero() {
+		t.end, t.grew = end, now
+	}
+}
+
 // read takes bytes from the offset on. Those that were lost are told of first;
 // a stream that cannot be read is lost to its end.
 func (t *tap) read(out Output, buf []byte, to func(data []byte) bool) (b []byte, ok bool) {
 	n, first, err := out.ReadAt(buf[:min(int64(len(buf)), t.end-t.offset)], t.offset)
-	if err != nil || n == 0 {
+	if err != nil || n == 0 || first >= t.end {
 		n, first = 0, t.end
 	}
 	dropped := first - t.offset
@@ -138,6 +167,7 @@ func (t *tap) read(out Output, buf []byte, to func(data []byte) bool) (b []byte,
 		return buf[:n], true
 	}
 	t.offset = first
+	n = int(min(int64(n), t.end-first))
 	data := append(strconv.AppendInt([]byte(`{"text":"","dropped":`), dropped, 10), '}')
 	return buf[:n], to(data)
 }

@@ -209,3 +209,26 @@ func TestLateStream(t *testing.T) {
 		t.Errorf("%+v, over: %v", l.said, l.tap.over)
 	}
 }
+
+// A descendant that writes faster than anybody reads does not hold back the
+// end: what came after it is not sent, nor counted as lost.
+func TestLateStreamThatGrows(t *testing.T) {
+	l, s := listening(t), &stream{bytes: []byte("one\ntwo\n")}
+	for pulls := 0; !l.tap.over; pulls++ {
+		if pulls == 10 {
+			t.Fatalf("it does not end: %+v", l.said)
+		}
+		l.tap.pull(s, time.Unix(1000, 0), true, l.buf, func(data []byte) bool {
+			l.said = append(l.said, said{Text: string(data)})
+			return false
+		})
+		s.bytes = append(s.bytes, "more\n"...)
+		if pulls == 0 {
+			s.first = int64(len(s.bytes)) // the ring is overrun
+		}
+	}
+	want := []said{{Text: `{"text":"one\n"}`}, {Text: `{"text":"","dropped":4}`}}
+	if diff := cmp.Diff(want, l.said); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -14,7 +14,7 @@ import (
 // others: their descriptors are left as they are.
 type Stdio struct {
 	*Conn
-	Ended <-chan struct{} // closed when in has ended, and all of it was passed on, or Conn was closed
+	Ended <-chan struct{} // closed when Conn was closed, as it is when in has ended, and what was said on it is out
 
 	in       int
 	out      io.Writer
@@ -49,14 +49,14 @@ func newStdio(in int, out io.Writer, gone <-chan struct{}) (*Stdio, error) {
 		Conn: near, Ended: ended, in: in, out: out, far: far, wake: os.NewFile(uintptr(wake), "eventfd"),
 		read: make(chan struct{}), written: make(chan struct{}), farewell: make(chan []byte, 1),
 	}
-	go s.passIn(wake, ended)
-	go s.passOut(gone)
+	go s.passIn(wake)
+	go s.passOut(gone, ended)
 	return s, nil
 }
 
 // passIn passes on what comes in. It takes nothing that it was not told of
 // before, so that what comes after Pause is left for the next reader.
-func (s *Stdio) passIn(wake int, ended chan<- struct{}) {
+func (s *Stdio) passIn(wake int) {
 	defer close(s.read)
 	ready := []unix.PollFd{{Fd: int32(s.in), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
 	for buf := make([]byte, 64<<10); ; {
@@ -72,11 +72,9 @@ func (s *Stdio) passIn(wake int, ended chan<- struct{}) {
 		case err == unix.EINTR || err == unix.EAGAIN:
 		case err != nil || n == 0: // an error ends it as the end does
 			_ = s.far.CloseWrite()
-			close(ended)
 			return
 		default:
-			if _, err := s.far.Write(buf[:n]); err != nil { // Conn was closed: for its peer that is the end
-				close(ended)
+			if _, err := s.far.Write(buf[:n]); err != nil { // Conn was closed
 				return
 			}
 		}
@@ -85,25 +83,14 @@ func (s *Stdio) passIn(wake int, ended chan<- struct{}) {
 
 // passOut passes on what goes out, and the last word, which comes when nothing
 // reads any more.
-func (s *Stdio) passOut(gone <-chan struct{}) {
+func (s *Stdio) passOut(gone <-chan struct{}, ended chan<- struct{}) {
 	defer close(s.written)
-	defer s.far.Close()
 	<-gone
-	whole := true // lines are out
-	for buf := make([]byte, 64<<10); ; {
-		n, err := s.far.Read(buf)
-		if n > 0 {
-			if _, err := s.out.Write(buf[:n]); err != nil {
-				return
-			}
-			whole = buf[n-1] == '\n'
-		}
-		if err != nil { // Conn was closed, perhaps with requests in it
-			break
-		}
-	}
+	whole, err := s.copyOut()
+	s.far.Close()
+	close(ended)
 	last, ok := <-s.farewell
-	if !ok {
+	if !ok || err != nil {
 		return
 	}
 	if !whole { // the peer did not read, and was cut off
@@ -111,6 +98,24 @@ func (s *Stdio) passOut(gone <-chan struct{}) {
 	}
 	<-s.read
 	_, _ = s.out.Write(last) // nobody would hear that it failed
+}
+
+// copyOut writes to out what is said on Conn, until that is closed, perhaps with
+// requests in it. It reports whether the last line is whole.
+func (s *Stdio) copyOut() (whole bool, err error) {
+	whole = true
+	for buf := make([]byte, 64<<10); ; {
+		n, end := s.far.Read(buf)
+		if n > 0 {
+			if _, err := s.out.Write(buf[:n]); err != nil {
+				return false, err
+			}
+			whole = buf[n-1] == '\n'
+		}
+		if end != nil {
+			return whole, nil
+		}
+	}
 }
 
 // Pause ends the reading of in. What was read is still passed on.

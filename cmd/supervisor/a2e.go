@@ -92,9 +92,9 @@ func (a *agent) agentFront() (*wire.Server, error) {
 	return server, nil
 }
 
-// stdinEnded is closed when the agent front's stdin has ended; nil: it is not
+// stdioEnded is closed when the agent front's talk on stdio is over; nil: it is not
 // spoken there.
-func (a *agent) stdinEnded() <-chan struct{} {
+func (a *agent) stdioEnded() <-chan struct{} {
 	if a.stdio == nil {
 		return nil
 	}

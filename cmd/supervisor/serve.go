@@ -136,8 +136,8 @@ func (a *agent) run() (reason string, err error) {
 		reason = signalName(s)
 	case <-a.signals.ctx.Done():
 		reason = a.signals.ctx.Err().Error()
-	case <-a.stdinEnded():
-		reason = "stdin ended"
+	case <-a.stdioEnded():
+		reason = "stdio ended"
 	case <-a.engine.Upgrades():
 		a.log.Info("handing over")
 		a.engine.QuiesceForUpgrade()

@@ -37,11 +37,7 @@ func TestInitSurvivesItsPanic(t *testing.T) {
 			if row := a.row(h); row.PID != before || !row.Running {
 				t.Errorf("the process is %+v, was %d", row, before)
 			}
-			var want strings.Builder
-			for i := range 300 {
-				fmt.Fprintln(&want, i+1)
-			}
-			if out, _ := a.output(h); out != want.String() {
+			if out, _ := a.output(h); out != counted(300) {
 				t.Errorf("its output is %q", out)
 			}
 			if e := a.wait(h); e.ExitCode != 7 || e.Reason != "exited" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -240,4 +241,20 @@ func (a *agent) failsToExec(img image) {
 		a.t.Fatal(err)
 	}
 	a.awaitEvent(statemachine.KindUpgradeRejected)
+}
+
+// What was asked over stdio is answered, also when stdin ends right behind it.
+func TestStdioAnswersAll(t *testing.T) {
+	for range 20 {
+		dir := t.TempDir()
+		cmd := exec.Command(binary, "serve", "--a2e", "stdio", "--state-dir", dir, "--listen", "unix:"+filepath.Join(dir, "s"))
+		cmd.Stdin = strings.NewReader(`{"type":"handshake/req","id":"a"}` + "\n" + `{"type":"proc/status/req","id":"b"}` + "\n")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(out); strings.Count(got, "\n") != 2 || !strings.Contains(got, `"req_id":"b"`) {
+			t.Fatalf("answered was %q", got)
+		}
+	}
 }
