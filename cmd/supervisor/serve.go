@@ -98,7 +98,7 @@ func (a *agent) takeOver(inherited *engine.Inheritance) (err error) {
 			err = fmt.Errorf("panic: %v", reason)
 		}
 	}()
-	a.opts.engine.Image = inherited.Image
+	a.opts.engine.Image = string(inherited.Image)
 	if a.opts.engine.ImageSHA256 = inherited.ImageSHA256(); a.opts.engine.ImageSHA256 == "" {
 		if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
 			return err
@@ -198,7 +198,7 @@ func (a *agent) handOver() (reason string, err error) {
 			if err != nil {
 				return "", err
 			}
-			fds = append(fds, engine.ListenerFD{Addr: l.Addr().String(), Front: front, FD: fd})
+			fds = append(fds, engine.ListenerFD{Addr: engine.Text(l.Addr().String()), Front: front, FD: fd})
 		}
 	}
 	err = a.engine.HandOver(fds, func() error {
@@ -238,7 +238,7 @@ func (a *agent) close(reason string, cause error) error {
 func inherit(sockets []engine.ListenerFD, access wire.Access) ([]*wire.Listener, error) {
 	var out []*wire.Listener
 	for _, l := range sockets {
-		addr, err := wire.ParseAddr(l.Addr)
+		addr, err := wire.ParseAddr(string(l.Addr))
 		if err != nil {
 			return nil, err
 		}

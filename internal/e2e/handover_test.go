@@ -208,6 +208,23 @@ func TestPeerThatNeverReads(t *testing.T) {
 	}
 }
 
+// What is not UTF-8 in the path of the installed image survives upgrades.
+func TestOddInstallPath(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "caf\xe9 [x]")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(folder, "the agent")
+	copyFile(t, good(t, "1").path, exe)
+	a := startInstalled(t, exe)
+	for _, version := range []string{"2", "1"} {
+		a.upgrade(good(t, version))
+		if names := a.beside(); !slices.Equal(names, []string{"the agent", "the agent.prev"}) {
+			t.Errorf("beside the binary are %q", names)
+		}
+	}
+}
+
 // An execve that fails loses nothing: the old image goes on and is installed.
 func TestExecveFails(t *testing.T) {
 	a := upgradable(t)
