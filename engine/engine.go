@@ -128,8 +128,8 @@ func newEngine(cfg Config) *Engine {
 	return e
 }
 
-// maxSessions bounds the sessions of the agent front.
-const maxSessions = 1024
+// maxSessions bounds the sessions of the agent front, each of which keeps events.
+const maxSessions = 256
 
 func limits(cfg Config) statemachine.Limits {
 	return statemachine.Limits{

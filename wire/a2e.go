@@ -42,6 +42,14 @@ func (a *A2E) ServeConn(ctx, drain context.Context, conn *Conn) {
 	v.leave()
 }
 
+// TooMany is that of Front.
+func (a *A2E) TooMany(limit int) []byte {
+	var e encoder
+	err := Errorf(CodeRegistryFull, "too many connections: the limit is %d", limit)
+	(&conversation{a2e: a}).reply(&e, &exchange{caller: Caller{Front: frontA2E}}, nil, err)
+	return e.dst
+}
+
 // a2eVerb is how a message is served.
 type a2eVerb struct {
 	request func() request
@@ -135,13 +143,11 @@ func (v *conversation) admit(x *exchange, version, session string) error {
 	case version != "" && version != a2eVersion:
 		return Errorf(CodeBadRequest, "version must be %s", a2eVersion)
 	case !shaken && v.session == nil:
-		return Errorf(CodeUnknownSession, "a handshake comes first")
+		return Errorf(CodeUnknownSession, "a handshake comes first").by(ruleSession)
 	case shaken && v.session != nil:
 		return Errorf(CodeBadRequest, "this connection has a session")
 	case !shaken && session != "" && session != v.secret:
-		err := Errorf(CodeUnknownSession, "not this connection's session")
-		err.Rule = ruleSession
-		return err
+		return Errorf(CodeUnknownSession, "not this connection's session").by(ruleSession)
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func nested(depth int) string {
 }
 
 // Each kind of bad line (C18, C22 and the framing rules), and what its error
-// must name. The same table goes over a connection in TestMalformedLines.
+// must name. The same table goes over a connection in TestC22MalformedLines.
 var malformed = []struct{ name, line, names string }{
 	{"not JSON", `{not json}`, "bad JSON"},
 	{"text", `GET / HTTP/1.1`, "bad JSON"},

@@ -248,7 +248,7 @@ func TestRefusalsAreJournaled(t *testing.T) {
 		"proc/spawn not_allowed environment": 1,
 		"proc/spawn proc_limit quota":        1,
 		"proc/spawn unknown_session session": 1,
-		"proc/kill unknown_proc ":            2,
+		"proc/kill unknown_proc session":     2,
 	} {
 		if seen[want] != n {
 			t.Errorf("%q: %d times; %v", want, seen[want], seen)
