@@ -190,6 +190,7 @@ func (e *encoder) texts(name string, p *[]string, when presence) {
 	for _, s := range *p {
 		e.dst = appendText(append(e.dst, open), s)
 		open = ','
+		e.spill()
 	}
 	e.closeList(open)
 }
@@ -279,6 +280,7 @@ func (e *encoder) list(name string, n int, at func(int) Message) {
 		e.dst = append(e.dst, open)
 		e.nested(at(i))
 		open = ','
+		e.spill()
 	}
 	e.closeList(open)
 }
