@@ -276,7 +276,7 @@ func (e *encoder) nested(m Message) {
 func (e *encoder) list(name string, n int, at func(int) Message) {
 	e.name(name)
 	open := byte('[')
-	for i := range n {
+	for i := 0; i < n && e.err == nil; i++ {
 		e.dst = append(e.dst, open)
 		e.nested(at(i))
 		open = ','

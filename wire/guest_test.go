@@ -416,6 +416,20 @@ func TestLongListHoldsNoMemory(t *testing.T) {
 	}
 }
 
+// A list that nobody reads any more is not made to its end: its connection
+// gives room to another one long before.
+func TestLongListEndsWithItsPeer(t *testing.T) {
+	f := &manyRows{row: Proc{Handle: "p", Cmd: []string{strings.Repeat("x", 200<<10)}}, n: 100_000}
+	_, a := serving(t, &Guest{Backend: f}, socket(t), 1)
+	p := dialed(t, a)
+	p.send(`{"op":"proc_list"}`)
+	if _, err := io.ReadFull(p, make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	until(t, "there is room", func() bool { return hasRoom(t, a) })
+}
+
 // manyRows lists one row many times.
 type manyRows struct {
 	fake
