@@ -12,18 +12,30 @@ build:
 .PHONY: demo
 demo: build
 	$(STATIC) -o bin/demo-service ./demo/service
+	$(STATIC) -ldflags "$(LDFLAGS)-next" -o bin/demo-next ./cmd/supervisor
 	./demo/run
 
 .PHONY: test
 test: deps
 	go test -race -timeout 20m ./...
 
-# Lets every system call of the journal fail or be the agent's last, many times.
+# Lets every system call of the journal and of an upgrade fail, or be the agent's
+# last, many times.
 .PHONY: fault
 fault: deps
-	go test -timeout 60m -v -run 'Faults|FloodedThroughCrashes' ./internal/e2e -args -fault
+	go test -timeout 60m -v -run 'Faults|SIGKILLAtNamedPoints|FloodedThroughCrashes|KilledAt' ./internal/e2e -args -fault
 	go test -timeout 60m -count 10 -run 'Kill|Failed|Full|Page|Tampering' ./journal
 	go test -timeout 60m -count 10 -run 'SIGKILL|Digest' ./procs
+
+# Every fuzz target that there is, for so long each.
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz:
+	@targets=$$(grep -ro --include='*_test.go' '^func Fuzz[[:alnum:]]*' .) || exit 1; \
+	echo "$$targets" | sed 's|/[^/]*:func | |' | while read -r folder target; do \
+		echo "$$folder $$target"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$folder </dev/null || exit 1; \
+	done
 
 # What the tests need beside Go: the race detector links with a C compiler, some
 # tests play another launcher in Python, let system calls fail with strace, open

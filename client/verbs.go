@@ -69,14 +69,15 @@ func (c *Client) JournalInfo(ctx context.Context) (JournalInfoReply, error) {
 	return reply, err
 }
 
-// JournalSnapshot returns the newest snapshot whole; its Seq is 0 if there is
-// none.
-func (c *Client) JournalSnapshot(ctx context.Context) (JournalSnapshotReply, error) {
+// JournalSnapshot returns the newest snapshot of the record atSeq, 0 being the
+// head, or of one before it; its Seq is 0 if there is none. An agent of before
+// this was asked for returns the newest of all.
+func (c *Client) JournalSnapshot(ctx context.Context, atSeq uint64) (JournalSnapshotReply, error) {
 	var whole []byte
 	var seq uint64
 	for {
 		var part JournalSnapshotReply
-		r := wire.JournalSnapshotRequest{Offset: int64(len(whole))}
+		r := wire.JournalSnapshotRequest{AtSeq: atSeq, Offset: int64(len(whole))}
 		keep := func([]byte) {
 			if part.Seq != seq { // a newer one has taken its place, or this is the first part
 				seq, whole = part.Seq, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"math"
 	"time"
 
 	"supervisor/journal"
@@ -21,7 +22,7 @@ func (e *Engine) JournalInfo() (wire.JournalInfoReply, error) {
 
 // JournalSnapshot implements wire.Backend.
 func (e *Engine) JournalSnapshot(r wire.JournalSnapshotRequest) (wire.JournalSnapshotReply, error) {
-	s, found, err := e.journal.Snapshot()
+	s, found, err := e.journal.SnapshotAt(cmp.Or(r.AtSeq, math.MaxUint64))
 	if err != nil {
 		return wire.JournalSnapshotReply{}, wire.Errorf(wire.CodeJournalFailed, "reading the snapshot: %s", err)
 	}

@@ -30,6 +30,7 @@ func (e *Engine) recover() error {
 		e.view.set(handle, e.row(handle))
 	}
 	e.recoverSessions()
+	e.sweep()
 	return e.table.Keep(handles)
 }
 
@@ -93,23 +94,41 @@ func fold(r *statemachine.Registry, d *statemachine.Decoder, records []journal.R
 func (e *Engine) reconcile(p *statemachine.Process) []step {
 	switch {
 	case p.State == statemachine.StateRequested:
-		return []step{{command: statemachine.Missing{Handle: p.Handle}}}
+		return e.findBorn(p)
 	case p.State == statemachine.StateDrained:
-		e.table.Reopen(p.Handle)
+		e.logError("a ring cannot be read", e.table.Reopen(p.Handle))
 		return nil
 	case p.StartedAt.Boot != e.boot:
 		return e.lose(p)
 	}
-	return e.adopt(p)
+	return e.adopt(p, adoptee(p))
 }
 
-// adopt takes over what is left of a process of this boot. The table itself
-// observes what comes later: the end of its streams, its exit.
-func (e *Engine) adopt(p *statemachine.Process) []step {
-	a := e.table.Adopt(procs.Adoptee{
+// findBorn is for a start whose outcome is not recorded: the agent may have died
+// between the fork and the record of it.
+func (e *Engine) findBorn(p *statemachine.Process) []step {
+	born, found := e.table.Born(p.Handle)
+	if !found {
+		return []step{{command: statemachine.Missing{Handle: p.Handle}}}
+	}
+	spawned := statemachine.Spawned{Handle: p.Handle, Started: statemachine.Started{
+		PID: born.PID, StartTicks: born.StartTicks, StdoutIno: born.StdoutIno, StderrIno: born.StderrIno,
+	}}
+	return append([]step{{command: spawned}}, e.adopt(p, born)...)
+}
+
+// adoptee is what the journal says of a process of this boot.
+func adoptee(p *statemachine.Process) procs.Adoptee {
+	return procs.Adoptee{
 		Handle: p.Handle, PID: p.Started.PID, StartTicks: p.Started.StartTicks,
 		StdoutIno: p.Started.StdoutIno, StderrIno: p.Started.StderrIno, PTY: p.Spec.PTY,
-	})
+	}
+}
+
+// adopt takes over what is left of a process. The table itself observes what
+// comes later: the end of its streams, its exit.
+func (e *Engine) adopt(p *statemachine.Process, its procs.Adoptee) []step {
+	a := e.table.Adopt(its)
 	switch {
 	case a.Found:
 		return []step{{command: statemachine.Found{Handle: p.Handle, Orphaned: statemachine.Orphaned{
@@ -126,7 +145,7 @@ func (e *Engine) adopt(p *statemachine.Process) []step {
 // lose records the end of a process of another boot, and of its streams as
 // far as the rings still tell.
 func (e *Engine) lose(p *statemachine.Process) []step {
-	e.table.Reopen(p.Handle)
+	e.logError("a ring cannot be read", e.table.Reopen(p.Handle))
 	over := statemachine.StreamsEnded{Handle: p.Handle}
 	over.StdoutLen = e.table.Output(p.Handle, procs.Stdout).End()
 	over.StderrLen = e.table.Output(p.Handle, procs.Stderr).End()

@@ -160,8 +160,9 @@ func procRow(p *statemachine.Process, unjournaled bool) wire.Proc {
 	if p.State.Ended() {
 		r.ExitCode, r.Signal, r.TimedOut = p.Exit.ExitCode, p.Exit.Signal, p.Exit.TimedOut
 		r.ExitedAt, r.Reason = p.ExitedAt.Wall/1e9, string(p.Exit.Reason)
-		usage := wire.Rusage(p.Exit.Rusage)
-		r.Rusage = &usage
+		if usage := wire.Rusage(p.Exit.Rusage); p.Exit.Rusage.Known() {
+			r.Rusage = &usage
+		}
 		r.Unjournaled = unjournaled
 	}
 	return r

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"supervisor/internal/testproc"
 )
 
 // sample is the bytes of a sound journal with n records in segments of 500, and a snapshot.
@@ -353,7 +355,9 @@ func FuzzFile(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := verified(path); err != nil {
+		var err error
+		testproc.AllocatesLike(t, data, 64, func() { _, err = verified(path) })
+		if err != nil {
 			wantError(t, err, path, ErrDamaged, ErrForeign, ErrNewer)
 		}
 	})

@@ -13,7 +13,7 @@ The file is a bbolt database (file format 2, pages of 4096 bytes). All numbers a
 	segments/<seq>/     a bucket for each run of records, named by its first sequence number (uint64);
 	                    the bucket's own bbolt sequence is the sum of its payload lengths
 	segments/<seq>/<n>  hash[32], payload: record n
-	snapshots/<seq>     uint32 version, hash[32] of record seq, digest[32], blob; only the newest is kept
+	snapshots/<seq>     uint32 version, hash[32] of record seq, digest[32], blob; see WriteSnapshot for how many stay
 	                    digest = SHA-256(seq, version, hash, blob)
 
 # Chain
@@ -49,7 +49,7 @@ What is there after a crash of the process or a power cut, by the moment at whic
   - while it is written: if it is torn its checksum is wrong, the other meta page counts, and none of the batch is there.
   - after it, before Append returned: all of the batch, although nobody was told so.
   - after Append returned: all of the batch.
-  - while a snapshot is stored: the older snapshot and nothing pruned, or the new one and all that it pruned.
+  - while a snapshot is stored: the older snapshots and nothing pruned, or the new one and all that it pruned.
   - while the file is created: no file, or a whole empty journal (and perhaps a path.new, which the next Open replaces).
 
 In mode Batch the last 20 ms (while the disk is full: all that was accepted before) can be lost, and the rest holds. In mode
@@ -61,7 +61,7 @@ A full disk or quota fails a write of a page, before the meta page: nothing was 
 tries again. After any other failed write, and after every failed sync, it is unknown what is on the disk, and the kernel may
 report a second sync as good although pages were dropped. So that error is final (ErrFailed, Err): the Journal commits nothing
 more, reads go on up to Head, and the next Open checks what is there; it finds all that was acknowledged, and perhaps the
-batch that was not.
+batch that was not. A file that was deleted is such an error too, before anything is written to it.
 
 bbolt trusts its file: some that were cut short make it panic, and it reads through a mapping, where a missing page is a
 SIGBUS. Therefore Open reads the meta pages and the length itself, walks all pages in use (about 35 ms for a journal of
@@ -73,9 +73,10 @@ file that is refused is never changed; SetAside renames it.
 # Size
 
 A WriteSnapshot prunes: whole segments behind it go while more than MaxBytes are retained, each by deleting its bucket. The
-pages are used again, so the file stays near the most that was ever retained, and two snapshots: with 200-byte records, 3 MB
-for a MaxBytes of 1 MiB. It never shrinks. Without snapshots it grows without bound. Limits: 32 MiB a payload, 64 MiB an Append,
-256 MiB a snapshot. A reader never makes the writer wait while the file is below 256 MiB.
+pages are used again, so the file stays near the most that was ever retained, two snapshots, and a quarter of MaxBytes for
+older ones: with 200-byte records, 3 MB for a MaxBytes of 1 MiB; 4 MB if snapshots are nearly as large. It never shrinks.
+Without snapshots it grows without bound. Limits: 32 MiB a payload, 64 MiB an Append, 256 MiB a snapshot. A reader never
+makes the writer wait while the file is below 256 MiB.
 
 # What is assumed of the disk
 

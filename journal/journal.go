@@ -170,8 +170,9 @@ func (j *Journal) measure(payloads [][]byte) (size int, err error) {
 	return size, nil
 }
 
-// WriteSnapshot stores s as the newest snapshot, deletes older ones and, in the same transaction, prunes the oldest
-// segments that lie wholly behind it while more than Options.MaxBytes are retained. It returns when that is committed, as
+// WriteSnapshot stores s as the newest snapshot and, in the same transaction, prunes the oldest segments that lie wholly
+// behind it while more than Options.MaxBytes are retained. Of the older snapshots those stay that keep the way to any
+// retained record short. It returns when that is committed, as
 // all that was appended before it is then. The Blob must not change before the return. A zero s.Hash stands for that of
 // record s.Seq if it is the newest then. Errors as of Append, and ErrMismatch when s.Hash is not the hash of record s.Seq.
 func (j *Journal) WriteSnapshot(s Snapshot) error {

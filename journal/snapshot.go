@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
+	"slices"
 
 	"go.etcd.io/bbolt"
 )
@@ -62,8 +64,13 @@ func unmarshalSnapshot(k, v []byte) (Snapshot, error) {
 
 // Snapshot returns the newest snapshot, and whether there is one. The caller owns it. A damaged one is ErrDamaged.
 func (s *store) Snapshot() (snapshot Snapshot, found bool, err error) {
+	return s.SnapshotAt(math.MaxUint64)
+}
+
+// SnapshotAt is Snapshot of those of the record seq and before.
+func (s *store) SnapshotAt(seq uint64) (snapshot Snapshot, found bool, err error) {
 	err = s.view(func(tx *bbolt.Tx) (err error) {
-		snapshot, found, err = newestSnapshot(tx)
+		snapshot, found, err = findSnapshot(tx, seq)
 		return err
 	})
 	if err != nil {
@@ -78,21 +85,28 @@ func (s Snapshot) fits(tx *bbolt.Tx, base Head) bool {
 	return err == nil && stored == s.Hash
 }
 
-// newestSnapshot is what Snapshot returns.
-func newestSnapshot(tx *bbolt.Tx) (s Snapshot, found bool, err error) {
-	k, v := tx.Bucket(snapshotBucket).Cursor().Last()
+// findSnapshot is what SnapshotAt returns. A damaged snapshot is found, and has its Seq.
+func findSnapshot(tx *bbolt.Tx, seq uint64) (s Snapshot, found bool, err error) {
+	c := tx.Bucket(snapshotBucket).Cursor()
+	k, v := c.Seek(key(seq))
+	switch {
+	case k == nil:
+		k, v = c.Last()
+	case seqOf(k) > seq:
+		k, v = c.Prev()
+	}
 	if k == nil {
 		return s, false, nil
 	}
 	if s, err = unmarshalSnapshot(k, v); err != nil {
-		return Snapshot{}, false, err
+		return Snapshot{Seq: seqOf(k)}, true, err
 	}
 	return s, true, nil
 }
 
 // checkSnapshot says whether the newest snapshot, if there is one, is whole and fits the chain as stored.
 func checkSnapshot(tx *bbolt.Tx) error {
-	s, found, err := newestSnapshot(tx)
+	s, found, err := findSnapshot(tx, math.MaxUint64)
 	if err != nil || !found {
 		return err
 	}
@@ -103,7 +117,7 @@ func checkSnapshot(tx *bbolt.Tx) error {
 	return err
 }
 
-// writeSnapshot stores s in place of older ones and prunes behind it; l is changed accordingly.
+// writeSnapshot stores s, prunes behind it and deletes the older ones that are of no more use; l is changed accordingly.
 func writeSnapshot(tx *bbolt.Tx, l *ledger, s *Snapshot, maxBytes int64) error {
 	if s.Hash == (Hash{}) && s.Seq == l.head.Seq {
 		s.Hash = l.head.Hash
@@ -111,16 +125,80 @@ func writeSnapshot(tx *bbolt.Tx, l *ledger, s *Snapshot, maxBytes int64) error {
 	if !s.fits(tx, l.base) {
 		return fmt.Errorf("%w: there is no record %d with its hash", ErrMismatch, s.Seq)
 	}
-	b := tx.Bucket(snapshotBucket)
-	for k, _ := b.Cursor().First(); k != nil; k, _ = b.Cursor().First() {
-		if err := b.Delete(k); err != nil {
+	if err := tx.Bucket(snapshotBucket).Put(key(s.Seq), s.marshal()); err != nil {
+		return err
+	}
+	if err := prune(tx, l, s.Seq, maxBytes); err != nil {
+		return err
+	}
+	return thin(tx.Bucket(snapshotBucket), l.base.Seq, s.Seq, maxBytes/olderShare)
+}
+
+// From any record that can be asked for, a snapshot is at most snapshotReach records away, unless the older snapshots
+// would then take more than one part in olderShare of MaxBytes.
+const (
+	snapshotReach = 65536
+	olderShare    = 4
+)
+
+// thin deletes the snapshots that nobody will start from: those of records before the base or after the newest snapshot,
+// those between two others that are near enough to each other, and the oldest ones beyond maxBytes.
+func thin(b *bbolt.Bucket, base, newest uint64, maxBytes int64) error {
+	var older, useless []stored
+	c := b.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		s := stored{seqOf(k), int64(len(v))}
+		switch {
+		case s.seq < base || s.seq > newest:
+			useless = append(useless, s)
+		case s.seq < newest:
+			older = append(older, s)
+		}
+	}
+	kept := spread(older, base, newest)
+	for size := sizeOf(kept); size > maxBytes; kept = kept[1:] {
+		size -= kept[0].size
+	}
+	for _, s := range older {
+		if !slices.Contains(kept, s) {
+			useless = append(useless, s)
+		}
+	}
+	for _, s := range useless {
+		if err := b.Delete(key(s.seq)); err != nil {
 			return err
 		}
 	}
-	if err := b.Put(key(s.Seq), s.marshal()); err != nil {
-		return err
+	return nil
+}
+
+// stored is a snapshot as far as thin looks at it.
+type stored struct {
+	seq  uint64
+	size int64
+}
+
+func sizeOf(all []stored) (size int64) {
+	for _, s := range all {
+		size += s.size
 	}
-	return prune(tx, l, s.Seq, maxBytes)
+	return size
+}
+
+// spread returns as few of these snapshots, which are in order, as snapshotReach allows. Of those behind a base the first
+// one stays: no state is known before it.
+func spread(all []stored, base, newest uint64) (kept []stored) {
+	before := base
+	for i, s := range all {
+		next := newest
+		if i+1 < len(all) {
+			next = all[i+1].seq
+		}
+		if next-before > snapshotReach || base > 0 && len(kept) == 0 {
+			kept, before = append(kept, s), s.seq
+		}
+	}
+	return kept
 }
 
 // prune deletes the oldest segments that hold nothing after the given record, while more than maxBytes are retained.

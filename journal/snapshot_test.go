@@ -3,7 +3,9 @@ package journal
 import (
 	"bytes"
 	"errors"
+	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -168,6 +170,29 @@ func TestFileStaysBounded(t *testing.T) {
 	t.Logf("%d bytes retained, file of %d", j.Bytes(), info.Size())
 }
 
+// Snapshots that vary, and are as large as what is retained, leave no holes that nothing fits: each takes one run of pages.
+func TestFileStaysBoundedByLargeSnapshots(t *testing.T) {
+	const maxBytes, blob = 1 << 20, 600_000
+	path := place(t)
+	j := open(t, path, Options{MaxBytes: maxBytes})
+	var sizes []int64
+	for i := range 80 {
+		for began := j.Head().Seq; j.Head().Seq < began+2000; {
+			fill(t, j, 150+i%13, 100+i%71)
+		}
+		snapshotAt(t, j, j.Head().Seq, string(make([]byte, blob/2+i*4000+i*7919%50_000)))
+		if info, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		} else if i%16 == 15 {
+			sizes = append(sizes, info.Size())
+		}
+	}
+	t.Log(sizes)
+	if last := sizes[len(sizes)-1]; last > 6*maxBytes {
+		t.Errorf("the file has %v bytes", sizes)
+	}
+}
+
 // A slow reader of a journal that is pruned under it gets ascending records, all of them good, and a gap where they are gone.
 func TestReadersWhilePruning(t *testing.T) {
 	j := open(t, place(t), Options{MaxBytes: 100_000, SegmentRecords: 100})
@@ -317,4 +342,67 @@ func (m *model) snapshot(rt *rapid.T, j *Journal, o Options) {
 	if s, found, err := j.Snapshot(); err != nil || !found || s.Seq != seq || !bytes.Equal(s.Blob, blob) {
 		rt.Fatalf("snapshot %d, %v, %v", s.Seq, found, err)
 	}
+}
+
+// Of snapshots that were near enough to each other those that stay are, too.
+func TestSpreadSnapshotsStayInReach(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base := rapid.SampledFrom([]uint64{0, 1, 1 << 40}).Draw(t, "base")
+		seq, all := base, []stored(nil)
+		for _, gap := range rapid.SliceOf(rapid.Uint64Range(1, snapshotReach)).Draw(t, "gaps") {
+			seq += gap
+			all = append(all, stored{seq, 1})
+		}
+		newest := seq + rapid.Uint64Range(1, snapshotReach).Draw(t, "newest")
+		kept := spread(all, base, newest)
+		if base > 0 && len(all) > 0 && (len(kept) == 0 || kept[0] != all[0]) {
+			t.Errorf("the first one behind a base is gone: %v", kept)
+		}
+		before := base
+		for _, s := range append(kept, stored{seq: newest}) {
+			if s.seq-before > snapshotReach {
+				t.Errorf("nothing is kept between %d and %d of %v", before, s.seq, all)
+			}
+			before = s.seq
+		}
+		if most := 2 + 2*(newest-base)/snapshotReach; uint64(len(kept)) > most {
+			t.Errorf("%d of %d stay, %d suffice", len(kept), len(all), most)
+		}
+	})
+}
+
+// Snapshots that keep a way short stay, as long as they take little.
+func TestOlderSnapshots(t *testing.T) {
+	const apart = snapshotReach - 1
+	path := place(t)
+	j := open(t, path, Options{Sync: Off, MaxBytes: 64 << 20})
+	last := uint64(0)
+	more := func(n, size int) {
+		fill(t, j, n, 8)
+		last += uint64(n)
+		if err := j.WriteSnapshot(Snapshot{Seq: last, Blob: make([]byte, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 4 {
+		more(apart, 100)
+	}
+	seqs := func(at uint64) (all []uint64) {
+		for {
+			s, found, err := j.SnapshotAt(at)
+			if err != nil || !found {
+				return all
+			}
+			all, at = append(all, s.Seq), s.Seq-1
+		}
+	}
+	if got, want := seqs(2*apart+1), []uint64{2 * apart, apart}; !slices.Equal(got, want) {
+		t.Errorf("snapshots of %v, want %v", got, want)
+	}
+	more(apart, 17<<20)
+	more(apart, 100) // the large one is more than older ones may take
+	if got, want := seqs(math.MaxUint64), []uint64{6 * apart}; !slices.Equal(got, want) {
+		t.Errorf("snapshots of %v, want %v", got, want)
+	}
+	mustClose(t, j)
 }

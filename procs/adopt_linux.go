@@ -1,6 +1,7 @@
 package procs
 
 import (
+	"errors"
 	"os"
 	"strconv"
 
@@ -38,7 +39,9 @@ func (t *Table) Adopt(a Adoptee) Adopted {
 	p := t.newProcess(a.Handle)
 	p.pty = a.PTY
 	p.pid, p.ticks = a.PID, a.StartTicks
-	p.loadRings()
+	if err := p.loadRings(); err != nil {
+		t.opt.Log.Error("a ring cannot be read", "handle", p.handle, "err", err)
+	}
 	t.mu.Lock()
 	t.procs[a.Handle] = p
 	t.mu.Unlock()
@@ -87,16 +90,8 @@ func (p *process) find() (alive bool, s Status) {
 }
 
 // loadRings finds what is on disk of the rings.
-func (p *process) loadRings() {
-	for _, r := range p.rings {
-		p.load(r)
-	}
-}
-
-func (p *process) load(r *Ring) {
-	if err := r.load(); err != nil {
-		p.t.opt.Log.Error("a ring cannot be read", "handle", p.handle, "err", err)
-	}
+func (p *process) loadRings() error {
+	return errors.Join(p.rings[Stdout].load(), p.rings[Stderr].load())
 }
 
 // regain opens the output pipes again, wherever somebody has them open.

@@ -369,11 +369,13 @@ func TestReopenAndKeep(t *testing.T) {
 	if err := w.Keep([]string{"p_none", kept.Handle}); err != nil {
 		t.Fatal(err)
 	}
-	w.Reopen(kept.Handle)
+	if err := w.Reopen(kept.Handle); err != nil {
+		t.Fatal(err)
+	}
 	if r := w.Output(kept.Handle, Stdout); !r.Ended() || w.read(kept.Handle, Stdout) != "kept\n" {
 		t.Errorf("%q", w.read(kept.Handle, Stdout))
 	}
-	if entries, _ := os.ReadDir(w.opt.Dir); len(entries) != 1 {
+	if entries, _ := os.ReadDir(w.opt.Dir); len(entries) != 2 || entries[1].Name() != kept.Handle+bornSuffix {
 		t.Errorf("%v", entries)
 	}
 }

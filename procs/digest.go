@@ -200,6 +200,8 @@ type digester struct {
 	queue    []*process // in the order of asking; each once, see process.queued
 	stopping bool
 	done     chan struct{} // closed when the goroutine has ended
+
+	crashed func(reason any, stack []byte) // see Options.Crashed
 }
 
 // start runs the digester until stop. It may be started again afterwards.
@@ -221,6 +223,7 @@ func (d *digester) stop() {
 
 func (d *digester) run() {
 	defer close(d.done)
+	defer Recover(d.crashed)
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, digesterNice)
 	buf := make([]byte, digestTurn)

@@ -151,7 +151,9 @@ func (t *Table) Inherit(c Carried) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, which := range []Stream{Stdout, Stderr} {
-		p.inheritStream(which, c)
+		if err := p.inheritStream(which, c); err != nil {
+			return fmt.Errorf("process %s: %w", c.Handle, err)
+		}
 	}
 	if c.Stdin >= 0 {
 		p.stdin = p.newStdin(c.Stdin)
@@ -166,22 +168,26 @@ func (t *Table) Inherit(c Carried) error {
 	return nil
 }
 
-// inheritStream makes a stream that is open, and finishes one that is not.
-// Called with mu held.
-func (p *process) inheritStream(which Stream, c Carried) {
+// inheritStream makes a stream that is open, and finishes one that is not. A
+// ring that cannot be read is no reason to lose it: whoever handed it over may
+// be able to. Called with mu held.
+func (p *process) inheritStream(which Stream, c Carried) error {
 	ring := p.rings[which]
 	if c.End[which] > 0 && !c.Forgotten { // else it has no files
-		p.load(ring)
+		if err := ring.load(); err != nil {
+			return err
+		}
 		ring.skipTo(c.End[which])
 	}
 	if c.Output[which] < 0 {
 		ring.finish()
-		return
+		return nil
 	}
 	if err := ring.reopen(); err != nil {
-		p.t.opt.Log.Error("a ring cannot be continued", "handle", p.handle, "err", err)
+		return err
 	}
 	p.streams[which] = p.newStream(which, c.Output[which])
+	return nil
 }
 
 // watchInherited is watch, but closes nothing when it fails: what cannot be

@@ -2,6 +2,8 @@ package procs
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +94,28 @@ func TestInheritFails(t *testing.T) {
 		t.Error("it was closed: ", err)
 	}
 	w.lookup("a").streams[Stdout] = nil
+	w.Resume()
+}
+
+// Output that cannot be read is not given up: whoever handed it over may be able
+// to go on.
+func TestInheritUnreadable(t *testing.T) {
+	w := newWorld(t)
+	ring := w.newProcess("a").rings[Stdout]
+	if err := os.MkdirAll(filepath.Dir(ring.path(0)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(ring.path(0), ring.path(0)); err != nil {
+		t.Fatal(err)
+	}
+	w.Park()
+	c := Carried{Handle: "a", PidFD: -1, Stdin: -1, Output: [2]int{-1, -1}, End: [2]int64{5, 0}}
+	if err := w.Inherit(c); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("inherited with %v", err)
+	}
+	if err := w.Reopen("b"); err != nil {
+		t.Errorf("output that is not there: %v", err)
+	}
 	w.Resume()
 }
 

@@ -93,6 +93,7 @@ func (t *Table) CountReaped(n int64) { t.orphans.reaped.Add(n) }
 
 func (t *Table) reapOrphans() {
 	defer close(t.orphans.done)
+	defer Recover(t.opt.Crashed)
 	for {
 		for t.reapOrphan() {
 		}

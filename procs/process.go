@@ -111,6 +111,7 @@ func (p *process) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forgotten = true
+	p.unannounce()
 	if p.rings[Stdout].End()+p.rings[Stderr].End() > 0 {
 		defer os.Remove(p.dir)
 	}

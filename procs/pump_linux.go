@@ -20,7 +20,14 @@ const (
 	// it: the writer is faster than we. All others stay as they are, because
 	// what unprivileged users may have together is limited.
 	pipeBytes = 256 << 10
+	// retryAfter is when a segment is begun again that there was no descriptor
+	// for.
+	retryAfter = 20 * time.Millisecond
 )
+
+// errLater is why nothing was moved: there is no descriptor for a segment. It
+// passes, and until then the bytes are safe in the pipe.
+var errLater = errors.New("out of descriptors")
 
 // stream pumps one pipe or terminal into its ring.
 type stream struct {
@@ -57,6 +64,9 @@ func (s *stream) pump(events uint32) {
 		switch {
 		case err == io.EOF:
 			s.end()
+			return
+		case err == errLater:
+			s.p.t.reactor.at(&s.source, time.Now().Add(retryAfter))
 			return
 		case emptied && (n == 0 || !hup):
 			s.settle(moved)
@@ -117,13 +127,16 @@ func (s *stream) end() {
 }
 
 // move appends up to limit bytes to the ring. emptied says that no more were
-// there; the error is io.EOF or nil.
+// there; the error is io.EOF, errLater or nil.
 func (s *stream) move(limit int) (n int, emptied bool, err error) {
 	if s.copy || s.ring.gone {
 		return s.moveByCopy(limit)
 	}
 	fd, pos, room, err := s.ring.room()
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return 0, false, errLater
+	case err != nil:
 		s.complain(err)
 		return s.lose(limit)
 	}

@@ -89,6 +89,10 @@ func (r *reactor) open() (err error) {
 		return err
 	}
 	r.file = os.NewFile(uintptr(r.epfd), "epoll")
+	// NewFile does not say that a file cannot be waited for, deadlines do.
+	if err = r.file.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
 	r.raw, err = r.file.SyscallConn()
 	return err
 }

@@ -14,6 +14,7 @@ func (t *Table) spawn(p *process, s Spec) {
 	}
 	path, err := lookPath(s)
 	if err == nil {
+		p.announce(io.ino)
 		err = t.fork(p, s, path, &io)
 	}
 	io.closeChild()

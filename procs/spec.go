@@ -38,8 +38,8 @@ type Options struct {
 	// StdinDeadline bounds one stdin write from the moment it is the first
 	// in line; 0 means 5 s.
 	StdinDeadline time.Duration
-	// Crashed is called where the reactor panics, and must not return; nil
-	// lets the process die of it.
+	// Crashed is called where a goroutine of the Table panics, and must not
+	// return; nil lets the process die of it.
 	Crashed func(reason any, stack []byte)
 	// Log gets what nobody can be told otherwise; nil discards.
 	Log *slog.Logger

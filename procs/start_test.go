@@ -95,14 +95,14 @@ func TestC08DeletedCwd(t *testing.T) {
 func TestC10FailedStartsLeaveNothing(t *testing.T) {
 	w := newWorld(t)
 	before := len(testproc.Descriptors())
-	ptys := countPTYs(t)
+	ptys := ownTerminals()
 	for i := range 500 {
 		w.fails(Spec{Argv: []string{"/no/such"}, PTY: i < 200})
 	}
 	if after := len(testproc.Descriptors()); after != before {
 		t.Errorf("%d descriptors, had %d", after, before)
 	}
-	if got := countPTYs(t); got != ptys {
+	if got := ownTerminals(); got != ptys {
 		t.Errorf("%d terminals, had %d", got, ptys)
 	}
 	if entries, _ := os.ReadDir(w.opt.Dir); len(entries) != 0 || len(w.procs) != 0 {
@@ -110,12 +110,27 @@ func TestC10FailedStartsLeaveNothing(t *testing.T) {
 	}
 }
 
-func countPTYs(t *testing.T) int {
-	entries, err := os.ReadDir("/dev/pts")
-	if err != nil {
-		t.Skip(err)
+// ownTerminals counts this process's descriptors of terminals: those of the
+// machine are everybody's.
+func ownTerminals() (n int) {
+	for _, d := range testproc.Descriptors() {
+		if strings.Contains(d, "/ptmx") || strings.Contains(d, "/dev/pts/") {
+			n++
+		}
 	}
-	return len(entries)
+	return n
+}
+
+// What ownTerminals counts is there while a process has a terminal.
+func TestTerminalsAreCounted(t *testing.T) {
+	w := newWorld(t)
+	before := ownTerminals()
+	h := w.begin(onPTY(sh("read x")))
+	if got := ownTerminals(); got <= before {
+		t.Errorf("%d terminals, had %d", got, before)
+	}
+	_ = w.Signal(h, unix.SIGKILL, true)
+	w.finish(h)
 }
 
 // C11: the longest argument runs, one byte more is a clear error.

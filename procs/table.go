@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -53,7 +54,7 @@ func New(o Options) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{opt: o, sys: probeSystem(), reactor: r, procs: make(map[string]*process)}
-	r.crashed = o.Crashed
+	r.crashed, t.digester.crashed = o.Crashed, o.Crashed
 	t.orphans.init()
 	r.start()
 	t.digester.start()
@@ -100,6 +101,7 @@ func (t *Table) Start(handle string, s Spec) {
 // spawnWaiting is a spawner: it ends when no start waits.
 func (t *Table) spawnWaiting() {
 	defer t.spawning.Done()
+	defer Recover(t.opt.Crashed)
 	for {
 		s, closed, ok := t.nextStart()
 		switch {
@@ -134,6 +136,7 @@ func (t *Table) failed(p *process, err error) {
 	t.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.unannounce()
 	for _, r := range p.rings {
 		r.finish()
 	}
@@ -169,19 +172,22 @@ func (t *Table) Forget(handle string) {
 }
 
 // Reopen makes Output work for a process that ended under an earlier agent,
-// with what is on disk of its rings.
-func (t *Table) Reopen(handle string) {
+// with what is on disk of its rings. The error says that it cannot be read; it is
+// lost then.
+func (t *Table) Reopen(handle string) error {
 	p := t.newProcess(handle)
-	p.loadRings()
+	err := p.loadRings()
 	for _, r := range p.rings {
 		r.finish()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.procs[handle] = p
+	return err
 }
 
-// Keep removes the rings on disk of all handles but these.
+// Keep removes the rings on disk of all handles but these. Of a process that
+// still runs under another it warns: its records were not durable yet.
 func (t *Table) Keep(handles []string) error {
 	entries, err := os.ReadDir(t.opt.Dir)
 	if err != nil {
@@ -190,8 +196,12 @@ func (t *Table) Keep(handles []string) error {
 	kept := slices.Clone(handles)
 	slices.Sort(kept)
 	for _, e := range entries {
-		if _, ok := slices.BinarySearch(kept, e.Name()); ok || !e.IsDir() {
+		handle, born := strings.CutSuffix(e.Name(), bornSuffix)
+		if _, ok := slices.BinarySearch(kept, handle); ok || !e.IsDir() && !born {
 			continue
+		}
+		if born {
+			t.warnOfStray(handle)
 		}
 		if err := os.RemoveAll(filepath.Join(t.opt.Dir, e.Name())); err != nil {
 			return fmt.Errorf("rings: %w", err)

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vmihailenco/msgpack/v5"
 	"pgregory.net/rapid"
+
+	"supervisor/internal/testproc"
 )
 
 // byContent takes an absent slice for an empty one: neither is stored as such.
@@ -202,7 +203,7 @@ func TestHostileRecords(t *testing.T) {
 	for name, payload := range payloads {
 		var dec Decoder
 		var err error
-		cost := allocated(func() { _, err = dec.Decode(1, payload) })
+		cost := testproc.Allocated(func() { _, err = dec.Decode(1, payload) })
 		if !errors.Is(err, ErrRecord) || cost > 1<<20 {
 			t.Errorf("%s: %v, %d bytes allocated", name, err, cost)
 		}
@@ -217,15 +218,6 @@ func TestHostileRecords(t *testing.T) {
 func deep(arrays int) []byte {
 	value := append(bytes.Repeat([]byte{0x91}, arrays), 0x91, 0x01)
 	return joinMap([][2][]byte{{packed("k"), packed("verb")}, {packed("z"), value}})
-}
-
-// allocated measures what f allocates.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }
 
 // TestExtentAgrees: a value is as long as the library that writes them says.
@@ -274,7 +266,7 @@ func TestSnapshotRefused(t *testing.T) {
 		"bytes after it": append(NewRegistry().EncodeSnapshot(), 0),
 	} {
 		var err error
-		cost := allocated(func() { _, err = DecodeSnapshot(b) })
+		cost := testproc.Allocated(func() { _, err = DecodeSnapshot(b) })
 		if !errors.Is(err, ErrSnapshot) || cost > 1<<20 {
 			t.Errorf("%s: %v, %d bytes allocated", name, err, cost)
 		}

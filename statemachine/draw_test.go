@@ -9,15 +9,15 @@ import (
 // nobody wrote, and meets every field that there will ever be.
 type drawer struct{ t *rapid.T }
 
-func (d drawer) Bool(name string, p *bool, _ bool)     { *p = rapid.Bool().Draw(d.t, name) }
-func (d drawer) Int(name string, p *int, _ bool)       { *p = rapid.Int().Draw(d.t, name) }
-func (d drawer) Int64(name string, p *int64, _ bool)   { *p = rapid.Int64().Draw(d.t, name) }
-func (d drawer) Uint64(name string, p *uint64, _ bool) { *p = rapid.Uint64().Draw(d.t, name) }
-func (d drawer) String(name string, p *string, _ bool) { *p = drawString(d.t, name) }
-func (d drawer) Bytes(name string, p *[]byte, _ bool)  { *p = drawBytes(d.t, name) }
-func (d drawer) Time(name string, p *int64, _ bool)    { *p = rapid.Int64().Draw(d.t, name) }
-func (d drawer) Boot(name string, p *Boot, _ bool)     { copy(p[:], drawBytes(d.t, name)) }
-func (d drawer) Struct(_ string, l fieldLister)        { l.fields(d) }
+func (d drawer) Bool(name string, p *bool, _ bool)      { *p = rapid.Bool().Draw(d.t, name) }
+func (d drawer) Int(name string, p *int, _ bool)        { *p = rapid.Int().Draw(d.t, name) }
+func (d drawer) Int64(name string, p *int64, _ bool)    { *p = rapid.Int64().Draw(d.t, name) }
+func (d drawer) Uint64(name string, p *uint64, _ bool)  { *p = rapid.Uint64().Draw(d.t, name) }
+func (d drawer) String(name string, p *string, _ bool)  { *p = drawString(d.t, name) }
+func (d drawer) Bytes(name string, p *[]byte, _ bool)   { *p = drawBytes(d.t, name) }
+func (d drawer) Time(name string, p *int64, _ bool)     { *p = rapid.Int64().Draw(d.t, name) }
+func (d drawer) Boot(name string, p *Boot, _ bool)      { copy(p[:], drawBytes(d.t, name)) }
+func (d drawer) Struct(_ string, l fieldLister, _ bool) { l.fields(d) }
 func (d drawer) Strings(name string, p *[]string, _ bool) {
 	*p = rapid.SliceOfN(rapid.String(), 0, 4).Draw(d.t, name)
 }

@@ -178,12 +178,17 @@ const (
 	ReasonLost    Reason = "lost"    // ended unseen
 )
 
-// Rusage is what the kernel accounted.
+// Rusage is what the kernel accounted. It tells only the parent, so of a
+// process that was adopted after a crash nothing is known: that is the zero
+// value, and not written.
 type Rusage struct {
 	UserUS    int64
 	SysUS     int64
 	MaxRSSKiB int64
 }
+
+// Known tells whether anything is; every process has used some memory.
+func (r Rusage) Known() bool { return r != Rusage{} }
 
 // Drained is both streams read to their end. The tails are the last bytes of
 // each. A digest is that of the whole stream; it is absent where it was not

@@ -20,7 +20,7 @@ type visitor interface {
 	Bytes(name string, p *[]byte, optional bool) // base64 in JSON
 	Time(name string, p *int64, optional bool)   // unix ns; RFC 3339 in JSON
 	Boot(name string, p *Boot, optional bool)
-	Struct(name string, p fieldLister)
+	Struct(name string, p fieldLister, absent bool) // absent: not written
 	List(name string, p list)
 }
 
@@ -113,7 +113,7 @@ func (e *Exited) fields(v visitor) {
 	v.Bool("timed_out", &e.TimedOut, always)
 	v.String("reason", (*string)(&e.Reason), always)
 	v.Bool("core_dumped", &e.CoreDumped, optional)
-	v.Struct("rusage", &e.Rusage)
+	v.Struct("rusage", &e.Rusage, !e.Rusage.Known())
 }
 
 func (r *Rusage) fields(v visitor) {

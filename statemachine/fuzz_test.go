@@ -6,10 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
-)
 
-// slack is what the fuzzing engine itself may allocate meanwhile.
-const slack = 4 << 20
+	"supervisor/internal/testproc"
+)
 
 // FuzzDecode: no payload makes Decode panic or allocate much, and what is a
 // record can be stored, read again, shown and offered to a registry.
@@ -25,9 +24,7 @@ func FuzzDecode(f *testing.F) {
 		var dec Decoder
 		var rec Record
 		var err error
-		if cost := allocated(func() { rec, err = dec.Decode(1, payload) }); cost > slack+64*uint64(len(payload)) {
-			t.Fatalf("%d bytes allocated for %d", cost, len(payload))
-		}
+		testproc.AllocatesLike(t, payload, 64, func() { rec, err = dec.Decode(1, payload) })
 		if err != nil {
 			if !errors.Is(err, ErrRecord) {
 				t.Fatal(err)
@@ -67,9 +64,7 @@ func FuzzSnapshot(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r *Registry
 		var err error
-		if cost := allocated(func() { r, err = DecodeSnapshot(b) }); cost > slack+64*uint64(len(b)) {
-			t.Fatalf("%d bytes allocated for %d", cost, len(b))
-		}
+		testproc.AllocatesLike(t, b, 64, func() { r, err = DecodeSnapshot(b) })
 		if err != nil {
 			if !errors.Is(err, ErrSnapshot) {
 				t.Fatal(err)

@@ -22,7 +22,7 @@ func (r *Record) AppendJSON(dst []byte, hash string) []byte {
 	kind := string(r.Event.Kind())
 	j.String("kind", &kind, always)
 	j.String("handle", &r.Handle, optional)
-	j.Struct("data", r.Event)
+	j.Struct("data", r.Event, always)
 	j.String("hash", &hash, always)
 	return append(j.dst, '}')
 }
@@ -125,8 +125,10 @@ func (j *printer) Boot(name string, p *Boot, opt bool) {
 	}
 }
 
-func (j *printer) Struct(name string, l fieldLister) {
-	j.key(name, false)
+func (j *printer) Struct(name string, l fieldLister, absent bool) {
+	if !j.key(name, absent) {
+		return
+	}
 	if raw, ok := l.(*Unknown); ok {
 		j.dst = append(j.dst, raw.json()...)
 		return

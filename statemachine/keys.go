@@ -136,6 +136,6 @@ func (k *Key) fields(v visitor) {
 	v.String("args", &k.Args, always)
 	v.String("handle", &k.Handle, always)
 	v.Int("pid", &k.PID, always)
-	v.Struct("forgotten", &k.Forgotten)
+	v.Struct("forgotten", &k.Forgotten, always)
 	v.Uint64("forgotten_seq", &k.ForgottenSeq, always)
 }

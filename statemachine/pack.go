@@ -97,8 +97,10 @@ func (p *packer) Boot(name string, v *Boot, opt bool) {
 	p.buf.Write(v[:])
 }
 
-func (p *packer) Struct(name string, l fieldLister) {
-	p.key(name, false)
+func (p *packer) Struct(name string, l fieldLister, absent bool) {
+	if !p.key(name, absent) {
+		return
+	}
 	if raw, ok := l.(*Unknown); ok {
 		p.buf.Write(raw.Data)
 		return
@@ -123,14 +125,14 @@ func (c *counter) add(skip bool) {
 	}
 }
 
-func (c *counter) Bool(_ string, v *bool, opt bool)        { c.add(opt && !*v) }
-func (c *counter) Int(_ string, v *int, opt bool)          { c.add(opt && *v == 0) }
-func (c *counter) Int64(_ string, v *int64, opt bool)      { c.add(opt && *v == 0) }
-func (c *counter) Uint64(_ string, v *uint64, opt bool)    { c.add(opt && *v == 0) }
-func (c *counter) String(_ string, v *string, opt bool)    { c.add(opt && *v == "") }
-func (c *counter) Strings(_ string, v *[]string, opt bool) { c.add(opt && len(*v) == 0) }
-func (c *counter) Bytes(_ string, v *[]byte, opt bool)     { c.add(opt && len(*v) == 0) }
-func (c *counter) Time(_ string, v *int64, opt bool)       { c.add(opt && *v == 0) }
-func (c *counter) Boot(_ string, v *Boot, opt bool)        { c.add(opt && *v == Boot{}) }
-func (c *counter) Struct(string, fieldLister)              { c.n++ }
-func (c *counter) List(string, list)                       { c.n++ }
+func (c *counter) Bool(_ string, v *bool, opt bool)          { c.add(opt && !*v) }
+func (c *counter) Int(_ string, v *int, opt bool)            { c.add(opt && *v == 0) }
+func (c *counter) Int64(_ string, v *int64, opt bool)        { c.add(opt && *v == 0) }
+func (c *counter) Uint64(_ string, v *uint64, opt bool)      { c.add(opt && *v == 0) }
+func (c *counter) String(_ string, v *string, opt bool)      { c.add(opt && *v == "") }
+func (c *counter) Strings(_ string, v *[]string, opt bool)   { c.add(opt && len(*v) == 0) }
+func (c *counter) Bytes(_ string, v *[]byte, opt bool)       { c.add(opt && len(*v) == 0) }
+func (c *counter) Time(_ string, v *int64, opt bool)         { c.add(opt && *v == 0) }
+func (c *counter) Boot(_ string, v *Boot, opt bool)          { c.add(opt && *v == Boot{}) }
+func (c *counter) Struct(_ string, _ fieldLister, skip bool) { c.add(skip) }
+func (c *counter) List(string, list)                         { c.n++ }

@@ -42,7 +42,7 @@ func (s *stored) fields(v visitor) {
 	if s.rec.Event == nil {
 		s.rec.Event, s.data = s.version.newEvent(), s.version
 	}
-	v.Struct("d", s.rec.Event)
+	v.Struct("d", s.rec.Event, always)
 }
 
 // newEvent gives what the data is read into.

@@ -338,7 +338,7 @@ func (s *Session) fields(v visitor) {
 	v.String("name", &s.Name, always)
 	v.String("hash", &s.Hash, always)
 	v.Uint64("opened_seq", &s.OpenedSeq, always)
-	v.Struct("opened_at", &s.OpenedAt)
-	v.Struct("left_at", &s.LeftAt)
+	v.Struct("opened_at", &s.OpenedAt, always)
+	v.Struct("left_at", &s.LeftAt, always)
 	v.Uint64("left_seq", &s.LeftSeq, optional)
 }

@@ -87,20 +87,20 @@ func (l *processList) At(i int) fieldLister {
 func (p *Process) fields(v visitor) {
 	v.String("handle", &p.Handle, always)
 	v.Int("state", (*int)(&p.State), always)
-	v.Struct("spec", &p.Spec)
+	v.Struct("spec", &p.Spec, always)
 	v.Uint64("requested_seq", &p.RequestedSeq, always)
-	v.Struct("started", &p.Started)
-	v.Struct("started_at", &p.StartedAt)
+	v.Struct("started", &p.Started, always)
+	v.Struct("started_at", &p.StartedAt, always)
 	v.Bool("stdin_closed", &p.StdinClosed, optional)
 	v.Bool("orphaned", &p.Orphaned, optional)
 	v.Bool("deadline_hit", &p.DeadlineHit, optional)
 	v.Bool("killed", &p.Killed, optional)
 	v.Bool("delivered", &p.Delivered, optional)
 	v.Uint64("sent", (*uint64)(&p.Sent), optional)
-	v.Struct("exit", &p.Exit)
-	v.Struct("exited_at", &p.ExitedAt)
+	v.Struct("exit", &p.Exit, always)
+	v.Struct("exited_at", &p.ExitedAt, always)
 	v.Uint64("exited_seq", &p.ExitedSeq, optional)
-	v.Struct("output", &p.Output)
+	v.Struct("output", &p.Output, always)
 }
 
 func (i *Instant) fields(v visitor) {

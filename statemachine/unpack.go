@@ -238,7 +238,7 @@ func (u *unpacker) Boot(name string, p *Boot, _ bool) {
 	}
 }
 
-func (u *unpacker) Struct(name string, l fieldLister) {
+func (u *unpacker) Struct(name string, l fieldLister, _ bool) {
 	if !u.take(name) {
 		return
 	}

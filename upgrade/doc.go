@@ -5,8 +5,8 @@
 //	Take      the staged file into a sealed copy in memory: what is hashed,
 //	          tried and installed is that copy
 //	Try       it says its version, and that it can read the state
-//	Install   the copy beside the installed file, then in its place; what was
-//	          there stays as <name>.prev
+//	Install   the copy beside the installed file, then in its place; the image
+//	          that runs stays as <name>.prev
 //	Exec      the installed file, with the state and the descriptors
 //	Inherit   in the new image: the state, once
 //	Exec      <name>.prev with the same state, if the new image cannot go on

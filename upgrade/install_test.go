@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -23,6 +24,14 @@ func newSite(t *testing.T) site {
 	must(t, os.WriteFile(s.installed, []byte("old"), 0o755))
 	must(t, os.WriteFile(Previous(s.installed), []byte("older"), 0o755))
 	return s
+}
+
+// take is an image that replaces the one that is installed and runs.
+func (s site) take() *Image {
+	s.t.Helper()
+	img := take(s.t, "good")
+	img.disk.running = s.installed
+	return img
 }
 
 // holds fails unless the folder has these two files and no other.
@@ -48,7 +57,8 @@ func (s site) holds(installed, previous string) {
 
 func TestInstall(t *testing.T) {
 	testproc.NoLeaks(t)
-	s, img := newSite(t), take(t, "good")
+	s := newSite(t)
+	img := s.take()
 	fresh := mustRead(t, "/proc/self/exe") + trailer + "good"
 	var synced []string
 	img.disk.sync = func(f *os.File) error { synced = append(synced, "file"); return f.Sync() }
@@ -67,6 +77,46 @@ func TestInstall(t *testing.T) {
 	_, err = img.Install(s.installed) // again, without a previous one
 	must(t, err)
 	s.holds(fresh, "old")
+}
+
+// What an Install has left that was killed is removed, by the next one or by
+// itself, unless it is somebody's who is at work.
+func TestSweep(t *testing.T) {
+	testproc.NoLeaks(t)
+	s := newSite(t)
+	folder := filepath.Dir(s.installed)
+	leave := func() { must(t, os.WriteFile(scrapIn(folder), []byte("half"), 0o700)) }
+	leave()
+	must(t, Sweep(s.installed))
+	s.holds("old", "older")
+
+	leave()
+	_, err := s.take().Install(s.installed)
+	must(t, err)
+	s.holds(mustRead(t, s.installed), "old")
+
+	leave()
+	other, err := claim(folder)
+	must(t, err)
+	before, err := os.ReadDir(folder)
+	must(t, err)
+	if err := Sweep(s.installed); err == nil {
+		t.Error("swept while another upgrade was under way")
+	}
+	if _, err := s.take().Install(s.installed); err == nil {
+		t.Error("installed while another upgrade was under way")
+	}
+	if now, err := os.ReadDir(folder); err != nil || len(now) != len(before) {
+		t.Errorf("there are %v, were %v", now, before)
+	}
+	must(t, other.Close())
+	for _, name := range []string{".supervisor-notes", ".supervisor", "supervisor-" + rand.Text()} {
+		must(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
+	}
+	must(t, Sweep(s.installed))
+	if now, err := os.ReadDir(folder); err != nil || len(now) != 5 {
+		t.Errorf("others' files are gone: %v", now)
+	}
 }
 
 // Each call of the system that fails leaves everything as it was.
@@ -89,7 +139,8 @@ func TestInstallFails(t *testing.T) {
 		"second rename": func(d *disk) { d.rename = renames(2) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, img := newSite(t), take(t, "good")
+			s := newSite(t)
+			img := s.take()
 			fail(&img.disk)
 			if _, err := img.Install(s.installed); !errors.Is(err, broken) {
 				t.Errorf("installed: %v", err)
@@ -98,7 +149,8 @@ func TestInstallFails(t *testing.T) {
 		})
 	}
 	t.Run("sync of the folder", func(t *testing.T) {
-		s, img := newSite(t), take(t, "good")
+		s := newSite(t)
+		img := s.take()
 		img.disk.syncDir = func(string) error { return broken }
 		if _, err := img.Install(s.installed); !errors.Is(err, broken) {
 			t.Errorf("installed: %v", err)
@@ -116,26 +168,38 @@ func TestC23NoSpace(t *testing.T) {
 	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	s := site{t, filepath.Join(dir, "agent")}
 	must(t, os.WriteFile(s.installed, []byte("old"), 0o755))
-	if _, err := take(t, "good").Install(s.installed); !errors.Is(err, unix.ENOSPC) {
+	if _, err := s.take().Install(s.installed); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("installed: %v", err)
 	}
 	s.holds("old", "")
 }
 
-// Without hard links the replaced image is copied; one that was removed while
-// it ran is found in the process.
+// Without hard links the running image is copied.
 func TestInstallWithoutLink(t *testing.T) {
-	s, img := newSite(t), take(t, "good")
+	s := newSite(t)
+	img := s.take()
 	img.disk.link = func(string, string) error { return unix.EPERM }
 	_, err := img.Install(s.installed)
 	must(t, err)
 	s.holds(mustRead(t, s.installed), "old")
+}
 
-	must(t, os.Remove(s.installed))
-	undo, err := take(t, "good").Install(s.installed)
-	must(t, err)
+// What a package manager does to the installed file does not change what runs,
+// and what there must be a way back to.
+func TestInstallKeepsWhatRuns(t *testing.T) {
 	self := mustRead(t, "/proc/self/exe")
-	s.holds(self+trailer+"good", self)
-	must(t, undo())
-	s.holds(self, "")
+	for name, happens := range map[string]func(installed string) error{
+		"removed":  os.Remove,
+		"replaced": func(string) error { return nil }, // by "old", which does not run
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			must(t, happens(s.installed))
+			undo, err := take(t, "good").Install(s.installed)
+			must(t, err)
+			s.holds(self+trailer+"good", self)
+			must(t, undo())
+			s.holds(self, "")
+		})
+	}
 }

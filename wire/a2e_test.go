@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"supervisor/internal/testproc"
 )
 
 // appendA2E is a request as a client writes it.
@@ -116,7 +118,7 @@ func FuzzA2E(f *testing.F) {
 	f.Add([]byte(`{"type":"handshake/req","session_id":"x","last_seq":9}`), false)
 	f.Fuzz(func(t *testing.T, line []byte, session bool) {
 		v, x := talking(session), exchange{caller: Caller{Front: frontA2E}}
-		v.parse(&x, line)
+		testproc.AllocatesLike(t, line, 256, func() { v.parse(&x, line) })
 		var e encoder
 		v.reply(&e, &x, nil, x.refused)
 		if !json.Valid(e.dst) {

@@ -1,11 +1,9 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
-	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"supervisor/internal/testproc"
 )
 
 // decodeRequest reads a request as the front does.
@@ -159,7 +159,7 @@ func nested(depth int) string {
 }
 
 // Each kind of bad line (C18, C22 and the framing rules), and what its error
-// must name. The same table goes over a connection in TestMalformedLines.
+// must name. The same table goes over a connection in TestC22MalformedLines.
 var malformed = []struct{ name, line, names string }{
 	{"not JSON", `{not json}`, "bad JSON"},
 	{"text", `GET / HTTP/1.1`, "bad JSON"},
@@ -308,16 +308,14 @@ func TestParseMemory(t *testing.T) {
 		"many names":    "{" + names.String() + `"op":"x"}`,
 		"many elements": `{"op":"proc_start","cmd":[` + strings.Repeat(`"",`, maxElements-1) + `""]}`,
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		new(exchange).parse([]byte(line))
-		runtime.ReadMemStats(&after)
-		if got := after.TotalAlloc - before.TotalAlloc; got > 100<<20 {
+		if got := testproc.Allocated(func() { new(exchange).parse([]byte(line)) }); got > 100<<20 {
 			t.Errorf("%s: %d MiB for %d KiB", name, got>>20, len(line)>>10)
 		}
 	}
 }
 
+// FuzzRequest: no line makes parsing panic or allocate much, and what is taken
+// is understood.
 func FuzzRequest(f *testing.F) {
 	for _, c := range malformed {
 		if len(c.line) < 1000 {
@@ -329,7 +327,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		var x exchange
-		x.parse(line)
+		testproc.AllocatesLike(t, line, 256, func() { x.parse(line) })
 		var v map[string]any
 		if json.Unmarshal(line, &v) != nil && x.object {
 			t.Fatalf("took %q for an object", line)
@@ -341,9 +339,9 @@ func FuzzRequest(f *testing.F) {
 				t.Fatalf("%q became %q: %v", line, again, y.refused)
 			}
 		}
-		var reply LogsReply
-		DecodeReply(line, &reply) // the trusting half: wrong, perhaps, but it returns
-		DecodeReply(bytes.TrimSpace(line), &ListReply{})
-		DecodeReply(line, &JournalReadReply{})
+		// The trusting half: wrong, perhaps, but it returns.
+		for _, reply := range []Message{new(LogsReply), new(ListReply), new(JournalReadReply)} {
+			testproc.AllocatesLike(t, line, 256, func() { _, _ = DecodeReply(line, reply) })
+		}
 	})
 }

@@ -162,6 +162,7 @@ func (r *JournalReadReply) fields(v visitor) {
 }
 
 func (r *JournalSnapshotRequest) fields(v visitor) {
+	v.sequence("at_seq", &r.AtSeq, nonzero)
 	v.long("offset", &r.Offset, nonzero)
 	v.long("limit", &r.Limit, nonzero)
 }

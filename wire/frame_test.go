@@ -12,6 +12,8 @@ import (
 	"testing/iotest"
 
 	"pgregory.net/rapid"
+
+	"supervisor/internal/testproc"
 )
 
 func readLines(r *LineReader) (lines []string, err error) {
@@ -141,7 +143,11 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte("a\r\n\n{}\nrest"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		const limit = 64
-		lines, err := readLines(NewLineReader(iotest.HalfReader(bytes.NewReader(in)), limit))
+		var lines []string
+		var err error
+		testproc.AllocatesLike(t, in, 64, func() {
+			lines, err = readLines(NewLineReader(iotest.HalfReader(bytes.NewReader(in)), limit))
+		})
 		if err != io.EOF && err != io.ErrUnexpectedEOF && err != ErrLineTooLong {
 			t.Fatal(err)
 		}

@@ -55,7 +55,7 @@ func TestVerbs(t *testing.T) {
 
 // C22 and the framing rules: one answer for each bad line, the connection
 // lives on, and so does a wait that is pending on it.
-func TestMalformedLines(t *testing.T) {
+func TestC22MalformedLines(t *testing.T) {
 	release := make(chan struct{})
 	f := &fake{wait: func(context.Context, WaitRequest) (WaitReply, error) {
 		<-release
@@ -87,7 +87,7 @@ func TestMalformedLines(t *testing.T) {
 	}
 }
 
-func TestOneByteWrites(t *testing.T) { // C22
+func TestC22OneByteWrites(t *testing.T) {
 	p := connected(t, &fake{})
 	for _, b := range []byte(`{"op":"agent_info"}` + "\r\n") {
 		if _, err := p.Write([]byte{b}); err != nil {
@@ -99,7 +99,7 @@ func TestOneByteWrites(t *testing.T) { // C22
 
 // C22: a request without its line end is not executed; after a half-close the
 // requests before it are still answered.
-func TestHalfClose(t *testing.T) {
+func TestC22HalfClose(t *testing.T) {
 	f := &fake{wait: func(ctx context.Context, _ WaitRequest) (WaitReply, error) {
 		select {
 		case <-ctx.Done():

@@ -81,7 +81,7 @@ type Proc struct {
 	StderrLen   int64
 	Session     string  // public session name; absent on the guest front's own processes
 	Reason      string  // exited, signal, timeout, killed, oom, lost; absent while running
-	Rusage      *Rusage // absent while running
+	Rusage      *Rusage // absent while running, and where it is not known
 	Unjournaled bool    // the exit could not be journaled yet; absent when false
 }
 
@@ -200,8 +200,10 @@ type JournalReadReply struct {
 	FirstSeq uint64
 }
 
-// JournalSnapshotRequest is journal_snapshot: a part of the newest snapshot.
+// JournalSnapshotRequest is journal_snapshot: a part of the newest snapshot of the
+// record AtSeq or of one before it; 0 is the head.
 type JournalSnapshotRequest struct {
+	AtSeq  uint64
 	Offset int64
 	Limit  int64 // 0, or above MaxReadBytes, is MaxReadBytes. A busy agent may give less
 }

@@ -68,18 +68,26 @@ def parse_event(m: Message) -> Event:
     )  # fmt: skip
 
 
+class Replaced(Disconnected):
+    """The agent was replaced by another image, which speaks on the same pipes."""
+
+
 class Connection:
     """Lines of JSON in both directions, over a socket or a pair of pipes."""
 
     def __init__(self, reader: IO[bytes], writer: IO[bytes], close: Callable[[], None]) -> None:
         self._reader, self._writer, self.close = reader, writer, close
+        self._sending, self._over = threading.Lock(), False
 
     def send(self, m: Message) -> None:
-        try:
-            self._writer.write(json.dumps(m).encode() + b"\n")
-            self._writer.flush()
-        except (OSError, ValueError) as e:
-            raise Disconnected(str(e)) from e
+        with self._sending:
+            if self._over:
+                raise Disconnected("another connection has begun")
+            try:
+                self._writer.write(json.dumps(m).encode() + b"\n")
+                self._writer.flush()
+            except (OSError, ValueError) as e:
+                raise Disconnected(str(e)) from e
 
     def receive(self) -> Message:
         try:
@@ -89,7 +97,15 @@ class Connection:
         if not line.endswith(b"\n"):
             raise Disconnected("the agent closed it")
         message: Message = json.loads(line)
+        if message["type"] == "error" and not message["req_id"] and str(message["error"]).startswith("upgrading"):
+            raise Replaced(str(message["error"]))
         return message
+
+    def again(self) -> "Connection":
+        """The next connection over the same pipes. On this one nothing is sent any more."""
+        with self._sending:
+            self._over = True
+        return Connection(self._reader, self._writer, self.close)
 
 
 def dial(address: str) -> Connection:
@@ -216,13 +232,15 @@ class Session:
                     p._take(event)
             return p
 
-    def _handshake(self, resumes: bool) -> Connection:
-        conn = self._connect()
+    def _handshake(self, resumes: bool, conn: Optional[Connection] = None) -> Connection:
+        conn = conn or self._connect()
         hello: Message = {"type": "handshake/req", "id": str(uuid.uuid4()), "version": "1.0", "session_id": self.id}
         if resumes and self.last_seq:
             hello["last_seq"] = self.last_seq
         conn.send(hello)
         reply = conn.receive()
+        while reply.get("req_id") != hello["id"]:  # it answers what an upgrade has left behind
+            reply = conn.receive()
         if reply.get("error"):
             conn.close()
             raise A2EError(str(reply["error"]))
@@ -292,7 +310,7 @@ class Session:
         end = time.monotonic() + self._retry
         while not self._closed and time.monotonic() < end:
             try:
-                conn = self._handshake(resumes=True)
+                conn = self._handshake(True, self._conn.again() if isinstance(why, Replaced) else None)
             except Disconnected as e:
                 why = e
                 time.sleep(0.05)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"supervisor/engine"
 	"supervisor/wire"
@@ -75,29 +76,29 @@ const frontA2E = "a2e"
 func (a *agent) agentFront() (*wire.Server, error) {
 	front := &wire.A2E{Backend: a.engine, Policy: a.opts.a2e.policy, Log: a.log}
 	server := wire.NewServer(front, a.a2e, a.opts.maxConns, a.log)
-	if a.opts.a2e.stdio && a.awaitStdio() {
-		conn, ended, err := wire.Stdio(os.Stdin, os.Stdout)
-		if err != nil {
-			return nil, err
-		}
-		a.stdioEnded = ended
-		server.Add(conn)
+	if !a.opts.a2e.stdio {
+		return server, nil
 	}
+	var err error
+	if a.stdio == nil {
+		a.stdio, err = wire.NewStdio(unix.Stdin, os.Stdout)
+	} else { // a handover has failed
+		a.stdio, err = a.stdio.Again()
+	}
+	if err != nil {
+		return nil, err
+	}
+	server.Add(a.stdio.Conn)
 	return server, nil
 }
 
-// awaitStdio waits until what was said on stdio is passed on, but not for a
-// reader that takes its time. It reports whether stdio is free.
-func (a *agent) awaitStdio() bool {
-	if a.stdioEnded == nil {
-		return true
+// stdioEnded is closed when the agent front's talk on stdio is over; nil: it is not
+// spoken there.
+func (a *agent) stdioEnded() <-chan struct{} {
+	if a.stdio == nil {
+		return nil
 	}
-	select {
-	case <-a.stdioEnded:
-		return true
-	case <-time.After(stdioWithin):
-		return false
-	}
+	return a.stdio.Ended
 }
 
 // byFront takes the sockets of one front out of those that were handed over.

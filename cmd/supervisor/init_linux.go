@@ -31,7 +31,7 @@ const initPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 func serveAsInit(ctx context.Context, o options, inherited *engine.Inheritance, stderr io.Writer) error {
 	warn := func(err error) {
 		if err != nil {
-			fmt.Fprintln(stderr, "supervisor:", err)
+			tell(stderr, "supervisor: %v\n", err)
 		}
 	}
 	for _, m := range mounts {
@@ -140,7 +140,7 @@ func termStrays(sessions []int) {
 // its processes as after any crash, and does not return. The pause keeps a
 // fault that is there from the start from burning a CPU.
 func restart(stderr io.Writer, reason any, stack []byte) {
-	fmt.Fprintf(stderr, "supervisor: panic: %v: starting again\n%s", reason, stack)
+	tell(stderr, "supervisor: panic: %v: starting again\n%s", reason, stack)
 	time.Sleep(time.Second)
-	fmt.Fprintln(stderr, "supervisor:", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+	tell(stderr, "supervisor: %v\n", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
 }

@@ -11,6 +11,23 @@ import (
 	"golang.org/x/term"
 )
 
+// flushWithin is what a stderr that blocks gets for the last words.
+const flushWithin = 200 * time.Millisecond
+
+// tell writes what does not go through the log. A stderr that blocks gets a
+// moment for it.
+func tell(stderr io.Writer, format string, args ...any) {
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		_, _ = fmt.Fprintf(stderr, format, args...) // there is nobody to tell
+	}()
+	select {
+	case <-told:
+	case <-time.After(flushWithin):
+	}
+}
+
 // newLog makes the agent's log: text on a terminal, JSON elsewhere. Writing
 // happens on a goroutine of its own, so that a stderr that blocks blocks
 // nobody: lines that do not fit in the queue are dropped and counted. flush
@@ -58,7 +75,7 @@ func (w *logWriter) run(stderr io.Writer) {
 
 // flush ends the writer and gives it a moment for what is queued.
 func (w *logWriter) flush() {
-	timeout := time.After(200 * time.Millisecond)
+	timeout := time.After(flushWithin)
 	select {
 	case w.lines <- nil:
 	case <-timeout:

@@ -35,7 +35,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	fmt.Fprintf(os.Stderr, "supervisor: %s\n", err)
+	tell(os.Stderr, "supervisor: %s\n", err)
 	if errors.As(err, new(usageError)) {
 		os.Exit(exitUsage)
 	}

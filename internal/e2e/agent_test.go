@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,9 +46,9 @@ func TestMain(m *testing.M) {
 var built string
 
 // build links a command of this module, as the tests themselves are built.
-func build(path, command, ldflags string) error {
-	args := append([]string{"build", "-o", path, "-ldflags", ldflags}, buildFlags...)
-	if out, err := exec.Command("go", append(args, command)...).CombinedOutput(); err != nil {
+func build(path, command, ldflags string, flags ...string) error {
+	args := slices.Concat([]string{"build", "-o", path, "-ldflags", ldflags}, buildFlags, flags, []string{command})
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", command, err, out)
 	}
 	return nil
@@ -121,10 +122,14 @@ func (a *agent) begin(cmd *exec.Cmd) (answers bool) {
 		a.t.Fatal(err)
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && stat(fmt.Sprint(a.cmd.Process.Pid))[0] != "Z"; {
-		c, err := client.Dial(context.Background(), a.addr())
-		if err == nil {
-			a.Client = c
-			return true
+		// A child that the last agent was just forking holds its socket for a
+		// moment: only an answer shows that this one is there.
+		if c, err := client.Dial(context.Background(), a.addr()); err == nil {
+			if _, err = c.Info(a.context(20 * time.Second)); err == nil {
+				a.Client = c
+				return true
+			}
+			c.Close()
 		}
 		time.Sleep(5 * time.Millisecond) // between two tries
 	}

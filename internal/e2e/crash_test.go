@@ -128,3 +128,31 @@ func TestEndedUnseen(t *testing.T) {
 		t.Errorf("ended as %+v", e)
 	}
 }
+
+// What a process used is told to its parent alone: of one that a later agent has
+// found again it is not known, and so is not shown, rather than as nothing.
+func TestUsageOfTheAdoptedIsUnknown(t *testing.T) {
+	a := start(t)
+	adopted := a.sh("exec sleep 60")
+	a.kill9()
+	a.serve()
+	own := a.sh("exit 0")
+	a.wait(own)
+	if err := a.Kill(a.context(20*time.Second), adopted); err != nil {
+		t.Fatal(err)
+	}
+	a.wait(adopted)
+	if usage := a.row(own).Rusage; usage == nil || usage.MaxRSSKiB == 0 {
+		t.Errorf("of a child: %+v", usage)
+	}
+	if usage := a.row(adopted).Rusage; usage != nil {
+		t.Errorf("of an adopted process: %+v", usage)
+	}
+	reply := a.raw().call(`{"op":"journal_read","after_seq":0}`)
+	for _, r := range reply["records"].([]any) {
+		r := r.(map[string]any)
+		if _, shown := r["data"].(map[string]any)["rusage"]; r["kind"] == "proc.exited" && shown != (r["handle"] == own) {
+			t.Errorf("%v", r)
+		}
+	}
+}

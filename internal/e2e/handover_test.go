@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +37,16 @@ func (a *agent) links() map[string]string {
 	return found
 }
 
+// settled counts those that do not come and go, as the tests' connections do.
+func (a *agent) settled() (n int) {
+	for _, link := range a.links() {
+		if !strings.HasPrefix(link, "socket:") && !strings.HasPrefix(link, "/proc") && !strings.HasSuffix(link, "journal.db") {
+			n++
+		}
+	}
+	return n
+}
+
 // environ is what the running image was executed with.
 func (a *agent) environ() string {
 	a.t.Helper()
@@ -54,16 +65,7 @@ func TestC24NothingLeaks(t *testing.T) {
 	versions := []image{good(t, "2"), good(t, "1")}
 	c.thrives() // so that rings are open
 	a.upgrade(versions[0])
-	settled := func() int { // the connections of the tests come and go
-		n := 0
-		for _, link := range a.links() {
-			if !strings.HasPrefix(link, "socket:") && !strings.HasPrefix(link, "/proc") && !strings.HasSuffix(link, "journal.db") {
-				n++
-			}
-		}
-		return n
-	}
-	before, environ := settled(), len(a.environ())
+	before, environ := a.settled(), len(a.environ())
 	handles := map[string]bool{}
 	for i := 1; i <= upgrades(100); i++ {
 		a.upgrade(versions[i%2])
@@ -79,7 +81,7 @@ func TestC24NothingLeaks(t *testing.T) {
 		c.before[h] = a.row(h).PID
 	}
 	c.thrives()
-	eventually(t, "as many descriptors as after the first upgrade", func() bool { return settled() == before })
+	eventually(t, "as many descriptors as after the first upgrade", func() bool { return a.settled() == before })
 	for number, link := range a.links() {
 		if strings.Contains(link, "memfd") {
 			t.Errorf("descriptor %s is %s", number, link)
@@ -206,18 +208,29 @@ func TestPeerThatNeverReads(t *testing.T) {
 	}
 }
 
+// What is not UTF-8 in the path of the installed image survives upgrades.
+func TestOddInstallPath(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "caf\xe9 [x]")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(folder, "the agent")
+	copyFile(t, good(t, "1").path, exe)
+	a := startInstalled(t, exe)
+	for _, version := range []string{"2", "1"} {
+		a.upgrade(good(t, version))
+		if names := a.beside(); !slices.Equal(names, []string{"the agent", "the agent.prev"}) {
+			t.Errorf("beside the binary are %q", names)
+		}
+	}
+}
+
 // An execve that fails loses nothing: the old image goes on and is installed.
 func TestExecveFails(t *testing.T) {
 	a := upgradable(t)
 	c := newCompany(a)
-	a.hold()
+	a.failsToExec(good(t, "2"))
 	c.before = a.pids()
-	if m := a.ask(good(t, "2")); m["ok"] != true {
-		t.Fatal(m)
-	}
-	if err := os.Chmod(a.exe, 0o644); err != nil {
-		t.Fatal(err)
-	}
 	rejected := a.awaitEvent(statemachine.KindUpgradeRejected)
 	if !strings.Contains(rejected["error"].(string), "permission denied") || rejected["to"] != "2" {
 		t.Errorf("recorded is %v", rejected)
@@ -347,6 +360,39 @@ func TestUpgradeWithLateCommits(t *testing.T) {
 		}
 		if n := len(a.events(statemachine.KindUpgradeHandoff)); n != 4 {
 			t.Errorf("%s: %d handoffs are recorded", mode, n)
+		}
+	}
+}
+
+// Asked to stop at any moment of a handover, the agent does, as the one image or
+// the other, and leaves its processes alone.
+func TestStoppedInAHandover(t *testing.T) {
+	a := install(t, swift(t, "1"))
+	a.sh("exec sleep 600")
+	before := a.pids()
+	versions := map[string]image{swift(t, "1").sha256: swift(t, "2"), swift(t, "2").sha256: swift(t, "1")}
+	for i := range 40 {
+		if m := a.ask(versions[digest(t, a.exe)]); m["ok"] != true {
+			t.Fatal(m)
+		}
+		time.Sleep(time.Duration(i) * time.Millisecond) // from before the execve to behind it
+		if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		a.Client.Close()
+		ended := make(chan error, 1)
+		go func() { ended <- a.cmd.Wait() }()
+		select {
+		case err := <-ended:
+			if err != nil && err.Error() != "signal: terminated" {
+				t.Fatalf("round %d: %v\n%s", i, err, a.log())
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("round %d: it does not stop\n%s", i, a.log())
+		}
+		a.serve()
+		if now := a.pids(); fmt.Sprint(now) != fmt.Sprint(before) {
+			t.Fatalf("round %d: processes are %v, were %v", i, now, before)
 		}
 	}
 }

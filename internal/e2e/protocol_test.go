@@ -15,22 +15,32 @@ import (
 // example is a request of PROTOCOL.md and its reply.
 type example struct{ request, reply string }
 
-// examples are those of the guest protocol, in order.
-func examples(t *testing.T) (all []example) {
+// examples are those of the guest protocol and of the agent front, each in
+// order.
+func examples(t *testing.T) (guest, agents []example) {
 	t.Helper()
 	page, err := os.ReadFile("../../PROTOCOL.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	guest, _, _ := strings.Cut(string(page), "\n# Part two")
+	one, two, _ := strings.Cut(string(page), "\n# Part two")
+	return examplesOf(one), examplesOf(two)
+}
+
+// left is what an example leaves out, and what stands for it.
+var left = strings.NewReplacer("[…]", "[]", ", …]", "]", `"ts":…`, `"ts":1.5`, ",…,", `,"id":"…","version":"1.0","ts":1.5,`)
+
+// examplesOf are those of a part of the page. An event has the request before
+// it.
+func examplesOf(part string) (all []example) {
 	request := ""
-	for line := range strings.Lines(guest) {
+	for line := range strings.Lines(part) {
 		line = strings.TrimSpace(line)
 		if r, ok := strings.CutPrefix(line, "-> "); ok {
 			request = r
 		}
 		if r, ok := strings.CutPrefix(line, "<- "); ok {
-			all = append(all, example{request, strings.NewReplacer("[…]", "[]", ", …]", "]").Replace(r)})
+			all = append(all, example{request, left.Replace(r)})
 		}
 	}
 	return all
@@ -112,7 +122,8 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 	a.stop() // stores a snapshot
 	a.serve()
 	file := filepath.Join(t.TempDir(), "x")
-	for _, x := range examples(t) {
+	guest, _ := examples(t)
+	for _, x := range guest {
 		request, want := a.fitted(x, file), fields(t, x.reply)
 		line, err := json.Marshal(request)
 		if err != nil {

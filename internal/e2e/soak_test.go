@@ -3,9 +3,12 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +18,7 @@ import (
 
 	"supervisor/client"
 	"supervisor/internal/testproc"
+	"supervisor/statemachine"
 )
 
 func init() { testproc.Register("paced", paced) }
@@ -68,38 +72,79 @@ func TestSoak(t *testing.T) {
 	before := a.descriptors()
 	end := time.Now().Add(span)
 	var group sync.WaitGroup
-	var counted counter
+	counted := counter{digests: map[string]string{}}
 	for slot := range soakers {
 		group.Go(func() { soak(t, a, slot, end, &counted) })
 	}
-	n := 0
-	for ; time.Now().Before(end) && !t.Failed(); n++ {
-		a.upgrade(versions[n%2])
+	var memory []int // KiB, of each image as it begins
+	for time.Now().Before(end) && !t.Failed() {
+		a.upgrade(versions[len(memory)%2])
+		memory = append(memory, a.status("RssAnon"))
 	}
 	group.Wait()
-	t.Logf("%d upgrades in %v; %d processes, %d bytes", n, span, counted.processes, counted.bytes)
-	eventually(t, "as many descriptors as before", func() bool { return a.descriptors() <= before+soakers })
-	if rss := a.status("RssAnon"); rss > 200<<10 {
-		t.Errorf("RssAnon is %d KiB", rss)
+	t.Logf("%d upgrades in %v; %d processes, %d bytes", len(memory), span, len(counted.digests), counted.bytes)
+	eventually(t, "as many descriptors as before", func() bool { return a.descriptors() <= before })
+	staysFlat(t, memory)
+	counted.checkJournal(t, a)
+}
+
+// staysFlat fails if the agent needs more memory at the end than early on, when
+// the registry has filled up.
+func staysFlat(t *testing.T, memory []int) {
+	t.Helper()
+	fifth := len(memory) / 5
+	if fifth < 4 { // too few to tell growth from chance
+		return
 	}
+	early, late := median(memory[fifth:2*fifth+1]), median(memory[4*fifth:])
+	if t.Logf("RssAnon is %d KiB early, %d KiB late", early, late); late > early+early/4+4<<10 {
+		t.Error("the agent grows from image to image")
+	}
+}
+
+func median(numbers []int) int {
+	sorted := slices.Sorted(slices.Values(numbers))
+	return sorted[len(sorted)/2]
 }
 
 // counter counts what was checked.
 type counter struct {
 	sync.Mutex
-	processes, bytes int
+	bytes   int
+	digests map[string]string // of all that a process wrote, by handle
 }
 
-func (c *counter) add(bytes int) {
+func (c *counter) add(handle string, output []byte) {
 	c.Lock()
 	defer c.Unlock()
-	c.processes++
-	c.bytes += bytes
+	sum := sha256.Sum256(output)
+	c.digests[handle] = hex.EncodeToString(sum[:])
+	c.bytes += len(output)
+}
+
+// checkJournal compares what clients read with what the images hashed, one
+// after the other, on the way.
+func (c *counter) checkJournal(t *testing.T, a *agent) {
+	t.Helper()
+	checked := 0
+	err := a.eachRecord(func(r record) {
+		want, ok := c.digests[r.Handle]
+		if !ok || r.Kind != statemachine.KindDrained {
+			return
+		}
+		if checked++; r.Data["stdout_sha256"] != want {
+			t.Errorf("%s: the digest is %v, not %v", r.Handle, r.Data["stdout_sha256"], want)
+		}
+	})
+	if err != nil || checked == 0 {
+		t.Errorf("%d digests were compared, %v", checked, err)
+	}
+	t.Logf("%d digests compared", checked)
 }
 
 // soak runs one process after the other, of one kind after the other.
 func soak(t *testing.T, a *agent, slot int, end time.Time, counted *counter) {
-	kinds := []func(ctx context.Context, c *client.Client, key string, seed int) (int, error){pipeSoak, echoSoak, ptySoak, signalSoak}
+	kinds := []func(ctx context.Context, c *client.Client, key string, seed int) (string, []byte, error){pipeSoak, echoSoak, ptySoak, signalSoak}
 	for i := slot; time.Now().Before(end) && !t.Failed(); i++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		err := persist(func() error {
@@ -108,8 +153,10 @@ func soak(t *testing.T, a *agent, slot int, end time.Time, counted *counter) {
 				return err
 			}
 			defer c.Close()
-			n, err := kinds[i%len(kinds)](ctx, c, fmt.Sprintf("%d-%d", slot, i), i)
-			counted.add(n)
+			handle, output, err := kinds[i%len(kinds)](ctx, c, fmt.Sprintf("%d-%d", slot, i), i)
+			if err == nil {
+				counted.add(handle, output)
+			}
 			return err
 		})
 		cancel()
@@ -146,51 +193,51 @@ func begin(ctx context.Context, c *client.Client, r client.StartRequest) (handle
 }
 
 // finish checks what a process wrote and how it ended.
-func finish(ctx context.Context, c *client.Client, handle string, want []byte, code int) (int, error) {
+func finish(ctx context.Context, c *client.Client, handle string, want []byte, code int) (string, []byte, error) {
 	out, err := output(ctx, c, handle)
 	if err != nil {
-		return 0, err
+		return "", nil, err
 	}
-	if out[0] != string(want) {
-		return 0, fmt.Errorf("%s wrote %d bytes of %d", handle, len(out[0]), len(want))
+	if out[0] != string(want) || out[1] != "" {
+		return "", nil, fmt.Errorf("%s wrote %d bytes of %d, and %q", handle, len(out[0]), len(want), out[1])
 	}
 	e, err := c.Wait(ctx, handle)
-	if err == nil && e.ExitCode != code {
+	if err == nil && (e.Running || e.ExitCode != code || e.Signal != max(0, code-128)) {
 		err = fmt.Errorf("%s ended as %+v, not with %d", handle, e, code)
 	}
-	return len(want), err
+	return handle, want, err
 }
 
-func pipeSoak(ctx context.Context, c *client.Client, key string, seed int) (int, error) {
+func pipeSoak(ctx context.Context, c *client.Client, key string, seed int) (handle string, output []byte, err error) {
 	lines, code := 1000+seed%50*200, seed%100
 	h, err := begin(ctx, c, client.StartRequest{Cmd: testproc.Argv("paced", fmt.Sprint(lines), fmt.Sprint(code)), Idem: key})
 	if err != nil {
-		return 0, err
+		return "", nil, err
 	}
 	return finish(ctx, c, h, numbered(lines), code)
 }
 
-func ptySoak(ctx context.Context, c *client.Client, key string, seed int) (int, error) {
+func ptySoak(ctx context.Context, c *client.Client, key string, seed int) (handle string, output []byte, err error) {
 	lines, code := 500+seed%50*100, seed%100
 	h, err := begin(ctx, c, client.StartRequest{Cmd: testproc.Argv("paced", fmt.Sprint(lines), fmt.Sprint(code)), PTY: true, Idem: key})
 	if err != nil {
-		return 0, err
+		return "", nil, err
 	}
 	return finish(ctx, c, h, bytes.ReplaceAll(numbered(lines), []byte("\n"), []byte("\r\n")), code)
 }
 
 // echoSoak writes piece by piece and expects all of it back.
-func echoSoak(ctx context.Context, c *client.Client, key string, seed int) (int, error) {
+func echoSoak(ctx context.Context, c *client.Client, key string, seed int) (handle string, output []byte, err error) {
 	h, err := begin(ctx, c, client.StartRequest{Cmd: []string{"cat"}, Idem: key})
 	if err != nil {
-		return 0, err
+		return "", nil, err
 	}
 	want := numbered(4000)
 	for rest := want; len(rest) > 0; time.Sleep(5 * time.Millisecond) {
 		n, err := c.Stdin(ctx, h, rest[:min(len(rest), 1000+seed%7*1000)])
 		rest = rest[n:] // a request that was not answered was not executed
 		if err != nil && !passing(err) && !errors.Is(err, client.ErrWriteDeadline) {
-			return 0, err
+			return "", nil, err
 		}
 	}
 	err = persist(func() error {
@@ -201,16 +248,16 @@ func echoSoak(ctx context.Context, c *client.Client, key string, seed int) (int,
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return "", nil, err
 	}
 	return finish(ctx, c, h, want, 0)
 }
 
 // signalSoak ends a process by a signal and expects its code.
-func signalSoak(ctx context.Context, c *client.Client, key string, seed int) (int, error) {
+func signalSoak(ctx context.Context, c *client.Client, key string, seed int) (handle string, output []byte, err error) {
 	h, err := begin(ctx, c, client.StartRequest{Cmd: []string{"/bin/sh", "-c", "echo ready; exec sleep 600"}, Idem: key})
 	if err != nil {
-		return 0, err
+		return "", nil, err
 	}
 	time.Sleep(time.Duration(seed%20) * time.Millisecond) // over upgrades or not
 	signal := []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGUSR1}[seed%3]
@@ -220,7 +267,7 @@ func signalSoak(ctx context.Context, c *client.Client, key string, seed int) (in
 	}
 	for !ready() {
 		if ctx.Err() != nil {
-			return 0, ctx.Err()
+			return "", nil, ctx.Err()
 		}
 	}
 	err = persist(func() error {
@@ -231,7 +278,7 @@ func signalSoak(ctx context.Context, c *client.Client, key string, seed int) (in
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return "", nil, err
 	}
 	return finish(ctx, c, h, []byte("ready\n"), 128+int(signal))
 }

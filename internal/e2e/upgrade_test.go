@@ -27,11 +27,11 @@ type image struct {
 var images sync.Map // what builds an image, by name
 
 // buildImage builds an image once.
-func buildImage(t testing.TB, name, command, version, ldflags string) image {
+func buildImage(t testing.TB, name, command, version, ldflags string, flags ...string) image {
 	t.Helper()
 	path := filepath.Join(built, name)
 	once, _ := images.LoadOrStore(name, sync.OnceValue(func() error {
-		return build(path, command, "-X main.version="+version+" "+ldflags)
+		return build(path, command, "-X main.version="+version+" "+ldflags, flags...)
 	}))
 	if err := once.(func() error)(); err != nil {
 		t.Fatal(err)
@@ -42,6 +42,12 @@ func buildImage(t testing.TB, name, command, version, ldflags string) image {
 // good is the agent itself under another version.
 func good(t testing.TB, version string) image {
 	return buildImage(t, "supervisor-"+version, "supervisor/cmd/supervisor", version, "")
+}
+
+// swift is good as it is released: static, and without the race detector, which
+// makes each exit take a second.
+func swift(t testing.TB, version string) image {
+	return buildImage(t, "swift-"+version, "supervisor/cmd/supervisor", version, "", "-race=false", "-tags=netgo,osusergo")
 }
 
 // bad is an image that passes every check and then does something else.
@@ -66,8 +72,13 @@ func digest(t testing.TB, path string) string {
 // upgradable starts an agent of version 1 in a folder of its own.
 func upgradable(t testing.TB, args ...string) *agent {
 	t.Helper()
+	return install(t, good(t, "1"), args...)
+}
+
+func install(t testing.TB, img image, args ...string) *agent {
+	t.Helper()
 	exe := filepath.Join(t.TempDir(), "supervisor")
-	copyFile(t, good(t, "1").path, exe)
+	copyFile(t, img.path, exe)
 	return startInstalled(t, exe, args...)
 }
 
@@ -136,28 +147,40 @@ func (a *agent) events(kind statemachine.Kind) []map[string]any {
 
 // tryEvents is events of an agent that may be away.
 func (a *agent) tryEvents(kind statemachine.Kind) (found []map[string]any, err error) {
+	err = a.eachRecord(func(r record) {
+		if r.Kind == kind {
+			found = append(found, r.Data)
+		}
+	})
+	return found, err
+}
+
+// record is one of the journal, as the live agent shows it.
+type record struct {
+	Seq    uint64
+	Kind   statemachine.Kind
+	Handle string
+	Data   map[string]any
+}
+
+// eachRecord calls f with all that the live agent still has.
+func (a *agent) eachRecord(f func(record)) error {
 	for after, head := uint64(0), uint64(1); after < head; {
 		r, err := a.JournalRead(a.context(20*time.Second), client.JournalReadRequest{AfterSeq: after})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		head = r.HeadSeq
 		for _, raw := range r.Records {
-			var rec struct {
-				Seq  uint64
-				Kind statemachine.Kind
-				Data map[string]any
-			}
+			var rec record
 			if err := json.Unmarshal(raw, &rec); err != nil {
-				return nil, err
+				return err
 			}
 			after = rec.Seq
-			if rec.Kind == kind {
-				found = append(found, rec.Data)
-			}
+			f(rec)
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // awaitEvent waits for the first record of a kind.
@@ -301,6 +324,27 @@ func TestRollBack(t *testing.T) {
 			a.upgrade(good(t, "2"))
 			c.thrives()
 		})
+	}
+}
+
+// The way back leads to the image that ran, also where a package manager had
+// replaced its file before the upgrade.
+func TestRollBackToWhatRan(t *testing.T) {
+	a := upgradable(t)
+	c := newCompany(a)
+	replacement := filepath.Join(a.dir, "of-a-package")
+	copyFile(t, bad(t, "exit").path, replacement)
+	if err := os.Rename(replacement, a.exe); err != nil {
+		t.Fatal(err)
+	}
+	if m := a.ask(bad(t, "state")); m["ok"] != true {
+		t.Fatal(m)
+	}
+	a.awaitEvent(statemachine.KindUpgradeRolledBack)
+	a.answers("1")
+	c.thrives()
+	if digest(t, a.exe) != good(t, "1").sha256 {
+		t.Error("another image is installed")
 	}
 }
 

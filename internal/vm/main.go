@@ -1,11 +1,12 @@
 // Command vm boots the agent as the init of a real machine, has it tested from
 // inside over AF_VSOCK, cuts its power, boots it again, pauses it, and lets it
-// power off. It prints "ok" and "FAIL" lines and exits with 1 after a FAIL.
+// reboot and power off. It prints "ok" and "FAIL" lines and exits with 1 after
+// a FAIL.
 //
-//	vm -bin BIN -kernel DIR
+//	vm -bin BIN -kernel DIR -protocol FILE
 //
 // BIN holds the built supervisor and replay; DIR an unpacked Debian package of
-// a cloud kernel.
+// a cloud kernel; FILE is the page that names the verbs to be tried.
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -26,8 +28,9 @@ const bootWithin = 100 * time.Second
 func main() {
 	bin := flag.String("bin", "bin", "folder of the built binaries")
 	kernel := flag.String("kernel", "", "folder of an unpacked kernel package")
+	protocol := flag.String("protocol", "PROTOCOL.md", "page of the protocol")
 	flag.Parse()
-	failed, err := run(*bin, *kernel)
+	failed, err := run(*bin, *kernel, *protocol)
 	if err != nil {
 		fmt.Println("FAIL ", err)
 	}
@@ -36,7 +39,7 @@ func main() {
 	}
 }
 
-func run(bin, kernel string) (failed bool, err error) {
+func run(bin, kernel, protocol string) (failed bool, err error) {
 	dir, err := os.MkdirTemp("", "vm-")
 	if err != nil {
 		return false, err
@@ -46,17 +49,16 @@ func run(bin, kernel string) (failed bool, err error) {
 	if m.kernel, err = one(filepath.Join(kernel, "boot", "vmlinuz-*")); err != nil {
 		return false, err
 	}
-	if err := m.prepare(bin, kernel); err != nil {
+	if err := m.prepare(bin, kernel, protocol); err != nil {
 		return false, err
 	}
-	if err := m.boot(); err != nil {
-		return m.failed, fmt.Errorf("first boot: %w", err)
-	}
-	if err := m.boot(); err != nil {
-		return m.failed, fmt.Errorf("second boot: %w", err)
+	for i, end := range []end{powerCut, reboot, powerOff} {
+		if err := m.boot(end); err != nil {
+			return m.failed, fmt.Errorf("boot %d: %w", i+1, err)
+		}
 	}
 	m.check("the processes were asked to end", m.diskHolds("/polite"))
-	m.check("the journal of both boots verifies", m.verify(bin))
+	m.check("the journal of all boots verifies", m.verify(bin))
 	return m.failed, nil
 }
 
@@ -78,24 +80,29 @@ var modules = []string{
 	"vsock", "vmw_vsock_virtio_transport_common", "vsock_loopback",
 }
 
-// prepare makes the initramfs and an empty disk.
-func (m *machine) prepare(bin, kernel string) error {
+// prepare makes the initramfs and an empty disk. The agent is there twice: to
+// be the init, and to be staged.
+func (m *machine) prepare(bin, kernel, protocol string) error {
 	root := filepath.Join(m.dir, "root")
 	if err := os.MkdirAll(filepath.Join(root, "m"), 0o755); err != nil {
 		return err
 	}
-	files := map[string]string{filepath.Join(bin, "supervisor"): "supervisor"}
+	agent := filepath.Join(bin, "supervisor")
+	files := map[string]string{"supervisor": agent, "image": agent}
 	for _, name := range modules {
 		found, err := find(kernel, name+".ko")
 		if err != nil {
 			return err
 		}
-		files[found] = filepath.Join("m", name+".ko")
+		files[filepath.Join("m", name+".ko")] = found
 	}
-	for from, to := range files {
+	for to, from := range files {
 		if err := command("cp", from, filepath.Join(root, to)); err != nil {
 			return err
 		}
+	}
+	if err := listVerbs(protocol, filepath.Join(root, "verbs")); err != nil {
+		return err
 	}
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(root, "init"), "./internal/vm/guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -105,6 +112,20 @@ func (m *machine) prepare(bin, kernel string) error {
 		command("truncate", "-s", "64M", m.path("disk")),
 		command("mkfs.ext4", "-q", m.path("disk")),
 	)
+}
+
+// listVerbs writes down the verbs that a page has examples of, less those of
+// the agent front, which have no op.
+func listVerbs(protocol, to string) error {
+	page, err := os.ReadFile(protocol)
+	if err != nil {
+		return err
+	}
+	var list []byte
+	for _, verb := range regexp.MustCompile(`(?m)^    -> \{"op":"(\w+)"`).FindAllSubmatch(page, -1) {
+		list = append(append(list, verb[1]...), '\n')
+	}
+	return os.WriteFile(to, list, 0o600)
 }
 
 func find(dir, name string) (found string, err error) {

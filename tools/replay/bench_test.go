@@ -14,22 +14,38 @@ import (
 
 const million = 1_000_000
 
-// writeMillion makes the journal of an agent that is polled a lot: for each
-// process the six records of its life and forty verbs.
-func writeMillion(b *testing.B, path string) {
-	s := newStory()
-	j, err := journal.Open(path, journal.Options{Sync: journal.Off})
+// writeMany makes a journal of so many records, of an agent that is polled a lot:
+// for each process the six records of its life and forty verbs, with snapshots as
+// agents store them.
+func writeMany(b testing.TB, path string, most int) {
+	s, registry := newStory(), statemachine.NewRegistry()
+	j, err := journal.Open(path, journal.Options{Sync: journal.Off, MaxBytes: 1 << 30})
 	if err != nil {
 		b.Fatal(err)
 	}
-	for n := 0; n < million; n += len(s.records) {
+	for n := 0; n < most; n += len(s.records) {
 		s.records = s.records[:0]
-		for i := range min(100, (million-n+45)/46) {
+		for i := range min(100, (most-n+45)/46) {
 			liveAndLeave(s, fmt.Sprintf("p_%016x", n+i), 1000+n+i)
 		}
-		s.records = s.records[:min(len(s.records), million-n)]
+		s.records = s.records[:min(len(s.records), most-n)]
 		if _, err := j.Append(s.payloads()...); err != nil {
 			b.Fatal(err)
+		}
+		const every = 60_000
+		due := registry.Seq()/every != (registry.Seq()+uint64(len(s.records)))/every
+		for _, r := range s.records {
+			r.Seq = registry.Seq() + 1
+			if err := registry.Apply(&r); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if due {
+			if err := j.WriteSnapshot(journal.Snapshot{
+				Seq: registry.Seq(), Version: statemachine.SnapshotVersion, Blob: registry.EncodeSnapshot(),
+			}); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 	if err := j.Close(); err != nil {
@@ -48,17 +64,38 @@ func liveAndLeave(s *story, handle string, pid int) {
 	s.add(handle, &statemachine.Collected{Why: statemachine.WhyRetention})
 }
 
+// However many records there are, few are folded to derive a state.
+func TestStateStartsNear(t *testing.T) {
+	const many, most = 200_000, 65_536
+	path := place(t)
+	writeMany(t, path, many)
+	src, err := openFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.close()
+	for at := uint64(1); at <= many; at += 9_999 {
+		r, err := start(src, 1, at)
+		if err != nil || r.Seq() > at || at-r.Seq() > most {
+			t.Errorf("the state at record %d starts at %d: %v", at, r.Seq(), err)
+		}
+	}
+}
+
 // BenchmarkMillion reads a journal of a million records: each command as a
 // user calls it, and what it consists of. The file is made once.
 func BenchmarkMillion(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "journal.db")
-	writeMillion(b, path)
+	writeMany(b, path, million)
 	info, err := os.Stat(path)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Logf("%d MiB", info.Size()>>20)
-	for _, args := range [][]string{{"verify", path}, {"state", path}, {"events", path}, {"events", "--json", path}} {
+	for _, args := range [][]string{
+		{"verify", path}, {"state", path}, {"state", "--at", "59000", path}, {"state", "--at", "500000", path}, {"state", "--at", "999000", path},
+		{"events", path}, {"events", "--json", path},
+	} {
 		measure(b, strings.Join(args[:len(args)-1], ""), func() error {
 			_, stderr, code := invoke(args...)
 			return when(code != exitOK, stderr)
@@ -78,8 +115,16 @@ func BenchmarkMillion(b *testing.B) {
 		return nil
 	})
 	measure(b, "fold", func() error {
-		_, err := foldTo(src, 1, million)
-		return err
+		f := fold{registry: statemachine.NewRegistry()}
+		for stored, err := range records(src, 0, million) {
+			if err == nil {
+				_, err = f.apply(stored)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

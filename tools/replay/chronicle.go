@@ -56,7 +56,7 @@ func (c *chronicle) snapshot(src source) (*statemachine.Registry, error) {
 	if c.first == 1 {
 		return nil, nil
 	}
-	s, found, err := src.snapshot()
+	s, found, err := oldestSnapshot(src)
 	if err != nil || !found {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -64,12 +65,18 @@ func (l *liveSource) extent() (first uint64, head journal.Head, err error) {
 func (l *liveSource) base() (journal.Head, bool) { return journal.Head{}, false }
 
 // snapshot finds none at an agent that is too old to serve it.
-func (l *liveSource) snapshot() (s journal.Snapshot, found bool, err error) {
-	reply, err := l.client.JournalSnapshot(context.Background())
+func (l *liveSource) snapshot(at uint64) (s journal.Snapshot, found bool, err error) {
+	if at == 0 { // which would mean the newest
+		return s, false, nil
+	}
+	if at > math.MaxInt64 {
+		at = 0 // the newest
+	}
+	reply, err := l.client.JournalSnapshot(context.Background(), at)
 	if errors.Is(err, client.ErrTooOld) {
 		return s, false, nil
 	}
-	if err != nil || reply.Seq == 0 {
+	if err != nil || reply.Seq == 0 || at > 0 && reply.Seq > at { // an older agent knows the newest one only
 		return s, false, l.about(err)
 	}
 	s = journal.Snapshot{Seq: reply.Seq, Version: int(reply.Version), Blob: reply.Data}

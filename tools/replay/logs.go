@@ -90,10 +90,10 @@ func lastOutput(src source, handle string) (*statemachine.Drained, error) {
 	return nil, fmt.Errorf("no process %s is in the journal", handle)
 }
 
-// outputInSnapshot looks a process up in the snapshot, if there is one that
-// this version can read.
+// outputInSnapshot looks a process up in the oldest snapshot, if there is one that
+// this version can read: the records before it may have been pruned.
 func outputInSnapshot(src source, handle string) (known bool, output *statemachine.Drained, err error) {
-	s, found, err := src.snapshot()
+	s, found, err := oldestSnapshot(src)
 	if err != nil || !found {
 		return false, nil, err
 	}

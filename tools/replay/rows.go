@@ -87,7 +87,9 @@ func procRow(p *statemachine.Process) procJSON {
 	if p.State.Ended() {
 		row.ExitCode, row.Signal, row.TimedOut, row.Reason = p.Exit.ExitCode, p.Exit.Signal, p.Exit.TimedOut, string(p.Exit.Reason)
 		row.ExitedAt = utc(p.ExitedAt.Wall)
-		row.Rusage = (*usageJSON)(&p.Exit.Rusage)
+		if p.Exit.Rusage.Known() {
+			row.Rusage = (*usageJSON)(&p.Exit.Rusage)
+		}
 	}
 	return row
 }

@@ -41,10 +41,10 @@ func (l *life) says(s *step) string {
 func (l *life) saysLate(e statemachine.Event) string {
 	switch e := e.(type) {
 	case *statemachine.Exited:
-		if e.Rusage == (statemachine.Rusage{}) {
+		if !e.Rusage.Known() {
 			return ended(e)
 		}
-		return ended(e) + ", having used " + usage(&e.Rusage)
+		return ended(e) + ", having used " + usage(e.Rusage)
 	case *statemachine.Lost:
 		return "had ended while no agent watched"
 	case *statemachine.Drained:
@@ -151,7 +151,7 @@ func (l *life) unknowns(c *chronicle) []string {
 	tell(!l.cut && l.asked == nil, "who asked for it: no answer to the request is on record")
 	tell(ended && reason == statemachine.ReasonLost, "its exit code: no agent was there to be told by the kernel")
 	tell(l.unseen(), "when it ended: at the latest when the next agent looked")
-	tell(ended && l.Exit.Rusage == (statemachine.Rusage{}), "what it used: the kernel tells only its parent")
+	tell(ended && !l.Exit.Rusage.Known(), "what it used: the kernel tells only its parent")
 	tell(ended && reason == statemachine.ReasonSignal && !l.hungUp(), "who sent %s: it came from the kernel or from another process", signalName(l.Exit.Signal))
 	tell(l.State.Alive(), "how it will end: the journal ends at record %d%s", c.last, c.agentAtEnd())
 	tell(l.hasStarted() && !drained(&l.Process), "its output: it is kept only from the end of both streams on")

@@ -21,8 +21,9 @@ type source interface {
 	extent() (first uint64, head journal.Head, err error)
 	// base is the link before the oldest retained record, if it is known.
 	base() (journal.Head, bool)
-	// snapshot is the newest snapshot, and whether there is one.
-	snapshot() (journal.Snapshot, bool, error)
+	// snapshot is the newest snapshot of the record at or of one before it, and
+	// whether there is one. A damaged one is found, and has its Seq.
+	snapshot(at uint64) (journal.Snapshot, bool, error)
 	close() error
 }
 
@@ -62,7 +63,7 @@ func (f fileSource) extent() (uint64, journal.Head, error) { return f.FirstSeq()
 
 func (f fileSource) base() (journal.Head, bool) { return f.Base(), true }
 
-func (f fileSource) snapshot() (journal.Snapshot, bool, error) { return f.Snapshot() }
+func (f fileSource) snapshot(at uint64) (journal.Snapshot, bool, error) { return f.SnapshotAt(at) }
 
 func (f fileSource) close() error { return f.Close() }
 

@@ -1,9 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"errors"
+	"cmp"
+	"crypto/sha256"
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,7 @@ func (p *program) verify() *cobra.Command {
 	}
 	cmd.Long = `Check the whole journal: that no record is missing or altered (the hash
 chain), that each can be read and can follow those before it, that the state
-after each is sound, and that the snapshot is the state that it claims to be.
+after each is sound, and that each snapshot is the state that it claims to be.
 
 Exit 0 and one line with the head, or exit 1 and the first record that is bad.
 A chain does not show that its end was cut off: compare the head with one that
@@ -75,45 +76,71 @@ type verifier struct {
 	first     uint64 // the oldest retained record
 	foldable  uint64 // the oldest one that can be folded
 	head      journal.Head
-	last      journal.Head      // the last record checked
-	snapshot  *journal.Snapshot // nil if there is none, or it is flawed
-	flaw      error             // of the snapshot: told last, for it can be a consequence
-	unchecked int               // changes of the registry since it was checked
-	doubts    []string          // what could not be checked
+	last      journal.Head    // the last record checked
+	marks     map[uint64]mark // the snapshots, by the record that each is of
+	flaw      error           // of a snapshot: told last, for it can be a consequence
+	unchecked int             // changes of the registry since it was checked
+	doubts    []string        // what could not be checked
+}
+
+// mark is what of a snapshot is compared.
+type mark struct {
+	hash    journal.Hash
+	version int
+	sum     [sha256.Size]byte // of its blob
 }
 
 // newVerifier starts at the first record, or, where the oldest were pruned, at
-// the snapshot: the records up to there can be read, but not folded.
+// the oldest snapshot: the records up to there can be read, but not folded.
 func newVerifier(src source) (*verifier, error) {
-	v := &verifier{fold: fold{registry: statemachine.NewRegistry()}, foldable: 1}
+	v := &verifier{fold: fold{registry: statemachine.NewRegistry()}, foldable: 1, marks: map[uint64]mark{}}
 	var err error
 	if v.first, v.head, err = src.extent(); err != nil {
 		return nil, err
 	}
-	if v.first > 1 {
-		v.startAtSnapshot(src)
-	}
-	s, found, err := src.snapshot()
-	if err != nil {
-		v.flaw = err
-	} else if found {
-		v.snapshot = &s
+	oldest := v.collect(src)
+	switch {
+	case v.first == 1:
+	case oldest != nil:
+		v.startAt(*oldest)
+	default:
+		v.foldable = v.head.Seq + 1
+		v.missSnapshot(src)
 	}
 	return v, nil
 }
 
-func (v *verifier) startAtSnapshot(src source) {
-	r, err := start(src, v.first, v.head.Seq)
-	if err == nil {
-		v.registry, v.foldable = r, r.Seq()+1
+// collect marks the snapshots and returns the oldest that is whole.
+func (v *verifier) collect(src source) (oldest *journal.Snapshot) {
+	for s, err := range snapshots(src, math.MaxUint64) {
+		if err != nil {
+			v.flaw = cmp.Or(v.flaw, err)
+			continue
+		}
+		v.marks[s.Seq], oldest = mark{s.Hash, s.Version, sha256.Sum256(s.Blob)}, &s
+	}
+	return oldest
+}
+
+func (v *verifier) startAt(s journal.Snapshot) {
+	v.foldable = s.Seq + 1
+	r, err := restore(s)
+	if err != nil {
+		v.flaw, v.foldable = cmp.Or(v.flaw, err), v.head.Seq+1
 		return
 	}
-	v.foldable = v.head.Seq + 1
-	if _, live := src.(*liveSource); live && errors.Is(err, errNoSnapshot) {
+	v.registry = r
+}
+
+// missSnapshot says that there is none where there should be one. An old live
+// agent does not serve it.
+func (v *verifier) missSnapshot(src source) {
+	err := fmt.Errorf("records 1 to %d were pruned, and %w", v.first-1, errNoSnapshot)
+	if _, live := src.(*liveSource); live {
 		v.doubt("only the hash chain was checked, not the states: %v", err)
 		return
 	}
-	v.flaw = err
+	v.flaw = cmp.Or(v.flaw, err)
 }
 
 // check checks the next record. Errors name it.
@@ -157,22 +184,22 @@ func (v *verifier) checkRegistry() error {
 	return nil
 }
 
-// compare compares the snapshot with the chain and the state at its record.
+// compare compares the snapshot of the last record, if there is one, with the
+// chain and the state there.
 func (v *verifier) compare() error {
-	s := v.snapshot
-	if s == nil || s.Seq != v.last.Seq {
-		return nil
-	}
+	seq := v.last.Seq
+	s, ok := v.marks[seq]
 	switch {
-	case s.Hash != v.last.Hash:
-		return fmt.Errorf("record %d: the snapshot after it does not fit the hash chain", s.Seq)
-	case v.first > 1: // then the fold started from it
-	case s.Version != statemachine.SnapshotVersion:
-		v.doubt("the snapshot at record %d was not compared: it has version %d, this program knows %d", s.Seq, s.Version, statemachine.SnapshotVersion)
+	case !ok:
+	case s.hash != v.last.Hash:
+		return fmt.Errorf("record %d: the snapshot after it does not fit the hash chain", seq)
+	case seq < v.foldable: // then the fold starts from it
+	case s.version != statemachine.SnapshotVersion:
+		v.doubt("the snapshot at record %d was not compared: it has version %d, this program knows %d", seq, s.version, statemachine.SnapshotVersion)
 	case v.registry.Partial():
-		v.doubt("the snapshot at record %d was not compared: records before it are of unknown kinds", s.Seq)
-	case !bytes.Equal(s.Blob, v.registry.EncodeSnapshot()):
-		return fmt.Errorf("record %d: the snapshot after it is not the state that the records give", s.Seq)
+		v.doubt("the snapshot at record %d was not compared: records before it are of unknown kinds", seq)
+	case s.sum != sha256.Sum256(v.registry.EncodeSnapshot()):
+		return fmt.Errorf("record %d: the snapshot after it is not the state that the records give", seq)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -142,16 +143,39 @@ func TestVerifyNamesTheRecordBeforeTheSnapshot(t *testing.T) {
 func TestPrunedWithoutReadableSnapshot(t *testing.T) {
 	path := place(t)
 	writePruned(t, path)
+	var seq uint64
 	edit(t, path, journal.Options{}, func(j *journal.Journal) {
-		head := j.Head()
-		if err := j.WriteSnapshot(journal.Snapshot{Seq: head.Seq, Hash: head.Hash, Version: 99, Blob: []byte("from the future")}); err != nil {
+		s, _, err := j.Snapshot()
+		s.Version, s.Blob, seq = 99, []byte("from the future"), s.Seq
+		if err = errors.Join(err, j.WriteSnapshot(s)); err != nil {
 			t.Fatal(err)
 		}
 	})
+	want := fmt.Sprintf("replay: the snapshot at record %d: not a snapshot of this version", seq)
 	for _, command := range []string{"verify", "state"} {
 		_, stderr, code := invoke(command, path)
-		if code != exitFailed || !strings.HasPrefix(stderr, "replay: the snapshot at record 406: not a snapshot of this version") {
-			t.Errorf("%s: exit %d, %q", command, code, stderr)
+		if code != exitFailed || !strings.HasPrefix(stderr, want) {
+			t.Errorf("%s: exit %d, %q; want %q", command, code, stderr, want)
 		}
+	}
+}
+
+// Where the newest snapshot cannot be read, an older one and the records after
+// it give the same state.
+func TestUnreadableSnapshotIsPassedOver(t *testing.T) {
+	path := place(t)
+	writePruned(t, path)
+	before, _, _ := invoke("state", path)
+	edit(t, path, journal.Options{}, func(j *journal.Journal) {
+		s := journal.Snapshot{Seq: j.Head().Seq, Version: 99, Blob: []byte("from the future")}
+		if err := j.WriteSnapshot(s); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if after, stderr, _ := invoke("state", path); after != before {
+		t.Errorf("state is %q, was %q; %s", after, before, stderr)
+	}
+	if _, stderr, code := invoke("verify", path); code != exitOK || !strings.Contains(stderr, "has version 99") {
+		t.Errorf("verify: exit %d, %q", code, stderr)
 	}
 }

@@ -36,7 +36,7 @@ func words(rec *statemachine.Record) string {
 	case *statemachine.Resized:
 		return fmt.Sprintf("%dx%d", e.Cols, e.Rows)
 	case *statemachine.Exited:
-		return ending(e) + " " + usage(&e.Rusage)
+		return strings.TrimSpace(ending(e) + " " + usage(e.Rusage))
 	case *statemachine.Drained:
 		return fmt.Sprintf("stdout %s, stderr %s", bytesOf(e.StdoutLen), bytesOf(e.StderrLen))
 	case *statemachine.Orphaned:
@@ -49,6 +49,9 @@ func words(rec *statemachine.Record) string {
 		return fmt.Sprintf("through record %d", e.ThroughSeq)
 	case *statemachine.StdinClosed, *statemachine.Deadline, *statemachine.Lost:
 		return "" // the kind says it all
+	}
+	if said, ok := upgradeWords(rec.Event); ok {
+		return said
 	}
 	return dataJSON(rec)
 }
@@ -141,7 +144,11 @@ func ending(e *statemachine.Exited) string {
 	return fmt.Sprintf("%s (%s)", s, e.Reason)
 }
 
-func usage(r *statemachine.Rusage) string {
+// usage is what a process used, "" where nobody knows.
+func usage(r statemachine.Rusage) string {
+	if !r.Known() {
+		return ""
+	}
 	return fmt.Sprintf("user %s, sys %s, rss %s", span(r.UserUS), span(r.SysUS), size(r.MaxRSSKiB<<10))
 }
 

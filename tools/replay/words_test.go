@@ -34,6 +34,24 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
+// An upgrade reads as what happened, in the order in which it does.
+func TestUpgradeWords(t *testing.T) {
+	images := statemachine.Images{From: "1", To: "2", SHA256: "9b1f"}
+	for want, event := range map[string]statemachine.Event{
+		"from 1 to what is in /tmp/new":           &statemachine.UpgradeRequested{Images: images, Path: "/tmp/new"},
+		"preflight: no":                           &statemachine.UpgradeRejected{Images: images, Error: "preflight: no"},
+		"from 1 to 2, 1 process":                  &statemachine.UpgradeHandoff{Images: images, Procs: 1},
+		"version 2, 3 processes, blackout 9.8 ms": &statemachine.UpgradeAdopted{Images: images, Procs: 3, BlackoutUS: 9800},
+		"through record 7":                        &statemachine.UpgradeVerified{Images: images, ThroughSeq: 7},
+		"record 5 is damaged":                     &statemachine.UpgradeVerified{Images: images, ThroughSeq: 7, Error: "record 5 is damaged"},
+		"from 1 to 2: no way":                     &statemachine.UpgradeRolledBack{Images: images, Error: "no way"},
+	} {
+		if got := words(&statemachine.Record{Event: event}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // Arguments can be told apart.
 func TestCommandLines(t *testing.T) {
 	for want, argv := range map[string][]string{

@@ -8,9 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -40,9 +37,12 @@ func roles() map[string]func(args []string) error {
 		"boot":   boot,
 		"test":   func([]string) error { return test() },
 		"say":    say,
+		"later":  later,
+		"echo":   echo,
 		"tty":    tty,
 		"orphan": orphan,
 		"tick":   tick,
+		"count":  count,
 		"polite": polite,
 	}
 }
@@ -102,59 +102,4 @@ func mountDisk() error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return errors.Join(err, unix.Unmount(dev, 0))
-}
-
-// say prints its first argument and exits with its second.
-func say(args []string) error {
-	fmt.Println(args[0])
-	code, err := strconv.Atoi(args[1])
-	if err == nil {
-		os.Exit(code)
-	}
-	return err
-}
-
-// tty tells what terminal it is on, and repeats one line.
-func tty([]string) error {
-	size, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ)
-	if err != nil {
-		return err
-	}
-	var line string
-	if _, err := fmt.Scanln(&line); err != nil {
-		return err
-	}
-	fmt.Printf("%dx%d %s\n", size.Col, size.Row, strings.ToUpper(line))
-	return nil
-}
-
-// orphan leaves a child behind, which ends a little later, and exits with 42.
-func orphan([]string) error {
-	_, err := syscall.ForkExec(self, []string{self, "tick", "3"}, &syscall.ProcAttr{})
-	if err == nil {
-		os.Exit(42)
-	}
-	return err
-}
-
-// tick counts, up to its argument if it has one.
-func tick(args []string) error {
-	most := 1 << 30
-	if len(args) > 0 {
-		most, _ = strconv.Atoi(args[0])
-	}
-	for i := range most {
-		fmt.Println("tick", i)
-		time.Sleep(50 * time.Millisecond)
-	}
-	return nil
-}
-
-// polite leaves word on the disk when it is asked to end.
-func polite([]string) error {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, unix.SIGTERM)
-	fmt.Println("ready")
-	<-asked
-	return os.WriteFile(disk+"/polite", []byte("was asked\n"), 0o600)
 }
