@@ -92,7 +92,7 @@ func (v *conversation) leave() {
 	defer s.turn.Unlock()
 	if s.holder == v {
 		s.holder = nil
-		s.keep(v.a2e.Backend, true)
+		s.keep(v.a2e.Backend)
 		v.a2e.Backend.LeaveSession(s.name)
 	}
 }

@@ -60,7 +60,7 @@ type pusher struct {
 
 func (p *pusher) save() {
 	if p.unsaved {
-		p.session.keep(p.backend, false)
+		p.session.keep(p.backend)
 		p.unsaved = false
 	}
 }

@@ -30,17 +30,18 @@ type Session struct {
 	restored map[string]ProcCursor // of processes that have no feed yet
 	added    chan struct{}         // holds one when there is a new feed
 	saves    uint64                // cursors made so far
+	kept     uint64                // the newest event that a cursor had
 }
 
 // SessionCursor is where a session's events stand, as data: what an agent must
 // know that goes on with it. It is kept before any of its events is sent, so
-// that after a crash an event comes again as it was, or not at all.
+// that also after a crash an event comes again as it was.
 type SessionCursor struct {
 	Name    string       `json:"name"`
 	Saves   uint64       `json:"saves"`    // counts the cursors that were made of the session
 	LastSeq uint64       `json:"last_seq"` // of the newest event
 	Sent    uint64       `json:"sent"`     // of the newest that was wholly written to a connection
-	Events  [][]byte     `json:"-"`        // lines, the newest; at least those that were not sent
+	Events  [][]byte     `json:"-"`        // lines, up to that of LastSeq: all that are kept, or those since the last Keep
 	Procs   []ProcCursor `json:"procs"`
 }
 
@@ -55,7 +56,7 @@ type ProcCursor struct {
 // NewSession makes a session that goes on where a cursor stands; only its name
 // matters for a new one.
 func NewSession(c SessionCursor) *Session {
-	s := &Session{name: c.Name, added: make(chan struct{}, 1), restored: map[string]ProcCursor{}, saves: c.Saves}
+	s := &Session{name: c.Name, added: make(chan struct{}, 1), restored: map[string]ProcCursor{}, saves: c.Saves, kept: c.LastSeq}
 	s.log = eventLog{last: c.LastSeq, sent: c.Sent}
 	for _, e := range c.Events {
 		s.log.keep(e)
@@ -69,18 +70,14 @@ func NewSession(c SessionCursor) *Session {
 	return s
 }
 
-// cursor is where the session stands. Events that were sent, and are kept for
-// repeating, are left out unless whole.
-func (s *Session) cursor(whole bool) SessionCursor {
+// cursor is where the session stands, with the events since the last one.
+func (s *Session) cursor() SessionCursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saves++
 	c := SessionCursor{Name: s.name, Saves: s.saves, LastSeq: s.log.last, Sent: s.log.sent}
-	from := s.log.first()
-	if !whole {
-		from = s.log.sent + 1
-	}
-	c.Events = slices.Clone(s.log.lines[from-s.log.first():])
+	c.Events = slices.Clone(s.log.lines[max(s.kept+1, s.log.first())-s.log.first():])
+	s.kept = s.log.last
 	for _, f := range s.feeds {
 		c.Procs = append(c.Procs, f.cursor(false))
 	}
@@ -94,8 +91,8 @@ func (s *Session) cursor(whole bool) SessionCursor {
 }
 
 // keep has the cursor stored, and tells of exits that will now not be lost.
-func (s *Session) keep(b SessionBackend, whole bool) {
-	b.Keep(s.cursor(whole))
+func (s *Session) keep(b SessionBackend) {
+	b.Keep(s.cursor())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done = slices.DeleteFunc(s.done, (*feed).settled)

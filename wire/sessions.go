@@ -35,7 +35,8 @@ type SessionBackend interface {
 	// waits.
 	Delivered(handle string)
 	// Keep stores where a session's events stand, for an agent that comes after
-	// this one, be it after a crash. It may lose it.
+	// this one, be it after a crash. It has the events since the last one, of which
+	// the newest are stored too, as many as a Session keeps. It may lose them.
 	Keep(s SessionCursor)
 
 	Note(c Caller, handle string, err error)

@@ -158,10 +158,16 @@ func TestLastSeqRepeats(t *testing.T) {
 	if again := a.resume(s, ""); len(again.exits(id)) != 0 {
 		t.Errorf("sent twice: %+v", again.events)
 	}
-	again := a.resume(s, `,"last_seq":1`)
-	again.until(id)
-	if again.text(id) != "two\n" || again.events[0].Seq != 2 || len(again.events) != 2 {
-		t.Errorf("repeated: %+v", again.events)
+	for _, ends := range []func(){func() {}, a.kill9, a.stop} {
+		ends()
+		if a.cmd.ProcessState != nil {
+			a.serve()
+		}
+		again := a.resume(s, `,"last_seq":1`)
+		again.until(id)
+		if again.text(id) != "two\n" || again.events[0].Seq != 2 || len(again.events) != 2 {
+			t.Errorf("repeated: %+v", again.events)
+		}
 	}
 }
 
