@@ -13,7 +13,7 @@ const SnapshotVersion = 1
 // ReducerVersion grows whenever the same records can give another registry, or
 // a snapshot gets another field: only registries of one version are compared
 // byte by byte.
-const ReducerVersion = 2
+const ReducerVersion = 3
 
 // ErrSnapshot is a snapshot that cannot be read.
 var ErrSnapshot = errors.New("not a snapshot of this version")
