@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -219,6 +221,58 @@ func TestSessionExpires(t *testing.T) {
 		t.Errorf("%d sessions were closed", closed)
 	}
 	a.serve()
+}
+
+// The time of a session runs while no agent does; what writes without a pause
+// ends with it like others, and nothing of it is left.
+func TestSessionExpiresWhileDown(t *testing.T) {
+	a := startFront(t, "--a2e-session-ttl", "1")
+	s := a.session()
+	s.spawn("while :; do echo and on; done")
+	handle := a.onlyRow().Handle
+	s.next()
+	s.conn.Close()
+	a.awaitEvent(statemachine.KindSessionLeft)
+	a.kill9()
+	time.Sleep(time.Second) // what must pass
+	a.serve()
+	if e := a.wait(handle); e.Reason != "killed" {
+		t.Errorf("ended as %+v", e)
+	}
+	if _, err := a.open(s.id, ""); err == nil || !strings.Contains(err.Error(), "unknown_session") {
+		t.Errorf("resumed: %v", err)
+	}
+	left, err := os.ReadDir(filepath.Join(a.dir, "state", "run", "sessions"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// There are so many sessions and no more. One without a connection and without
+// a process makes room.
+func TestSessionsAreBounded(t *testing.T) {
+	const most = 256
+	a := startFront(t)
+	var all []*session
+	for range most {
+		all = append(all, a.session())
+	}
+	if _, err := a.open("", ""); err == nil || !strings.Contains(err.Error(), "registry_full: ") {
+		t.Errorf("one more: %v", err)
+	}
+	all[1].spawn("sleep 300")
+	for _, s := range all[:3] {
+		s.conn.Close()
+	}
+	eventually(t, "two have made room", func() bool {
+		_, err := a.open("", "")
+		return err != nil && len(a.events(statemachine.KindSessionClosed)) == 2
+	})
+	a.resume(all[1], "")
+	files, err := os.ReadDir(filepath.Join(a.dir, "state", "run", "sessions"))
+	if err != nil || len(files) > 3*most {
+		t.Errorf("%d files, %v", len(files), err)
+	}
 }
 
 // Every refusal is in the journal, with the rule that made it.
