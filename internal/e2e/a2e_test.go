@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -245,6 +248,48 @@ func TestSessionExpiresWhileDown(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(a.dir, "state", "run", "sessions"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// The front is served on every address that was asked for, and never beside the
+// guest's verbs. On tcp what a browser would send closes the connection.
+func TestAgentFrontAddresses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // for a port that is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	a := startFront(t, "--insecure-tcp", "--a2e", "tcp:"+l.Addr().String())
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	first, err := handshake(t, dial(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := first.spawn("read x; echo $x")
+	s := a.resume(first, "")
+	s.ask(fmt.Sprintf(`"type":"proc/write/req","proc_id":%q,"data":"over there\n"`, p))
+	s.until(p)
+	if s.text(p) != "over there\n" {
+		t.Errorf("%+v", s.events)
+	}
+	if r := s.ask(`"op":"proc_list"`); r["type"] != "error" || r["error"] != "bad_request: type is missing" {
+		t.Errorf("a verb of the guest's: %v", r)
+	}
+	if r := a.raw().call(`{"type":"handshake/req","id":"a","session_id":""}`); r["ok"] != false || r["session_id"] != nil {
+		t.Errorf("a handshake with the guest's front: %v", r)
+	}
+	browser := dial()
+	defer browser.Close()
+	fmt.Fprint(browser, "POST / HTTP/1.1\r\n\r\n{\"type\":\"handshake/req\"}\n")
+	browser.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if b, err := io.ReadAll(browser); len(b) != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a browser: %q, %v", b, err)
 	}
 }
 
