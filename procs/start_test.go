@@ -43,6 +43,9 @@ func TestC08C09StartErrors(t *testing.T) {
 	script(t, d+"/dirinterp", "#!/etc\n", 0o755)
 	script(t, d+"/foreign", string(foreign), 0o755)
 	script(t, d+"/bytes", "\x00\x01\x02", 0o755)
+	if err := unix.Mkfifo(d+"/fifo", 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		argv0, cwd, path, text string
 		cause                  error
@@ -51,6 +54,7 @@ func TestC08C09StartErrors(t *testing.T) {
 		{"/no/such", "/", "/no/such", "not found", os.ErrNotExist},
 		{"./such", d, d + "/./such", "not found", os.ErrNotExist},
 		{d, "/", d, "is a directory", os.ErrPermission},
+		{d + "/fifo", "/", d + "/fifo", "is no regular file", os.ErrPermission}, // nobody waits for its writer
 		{d + "/plain", "/", d + "/plain", "permission denied: not executable (mode 0644)", os.ErrPermission},
 		{"plain", "/", d + "/plain", "permission denied: not executable (mode 0644)", os.ErrPermission},
 		{d + "/text", "/", d + "/text", "not an executable format: a text without a #! line", unix.ENOEXEC},

@@ -123,6 +123,8 @@ func explainProgram(path string, err error) *StartError {
 		return startError(path, err, "%v", serr)
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return startError(path, err, "is a directory")
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return startError(path, err, "is no regular file")
 	}
 	if interpreter := interpreterOf(path); interpreter != "" {
 		if cause := executable("", interpreter); cause != nil {
@@ -138,8 +140,12 @@ func explainProgram(path string, err error) *StartError {
 // interpreterOf returns the program that the kernel runs a file with: that of
 // a #! line, or the dynamic loader of an ELF file.
 func interpreterOf(path string) string {
-	head := headOf(path)
-	if line, ok := bytes.CutPrefix(head, []byte("#!")); ok {
+	f, err := openToLook(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if line, ok := bytes.CutPrefix(headOf(f), []byte("#!")); ok {
 		line, _, _ = bytes.Cut(line, []byte("\n"))
 		words := bytes.Fields(line)
 		if len(words) == 0 {
@@ -147,12 +153,11 @@ func interpreterOf(path string) string {
 		}
 		return string(words[0])
 	}
-	f, err := elf.Open(path)
+	image, err := elf.NewFile(f)
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
-	for _, p := range f.Progs {
+	for _, p := range image.Progs {
 		if p.Type == elf.PT_INTERP {
 			name, _ := io.ReadAll(io.LimitReader(p.Open(), unix.PathMax))
 			return string(bytes.TrimRight(name, "\x00"))
@@ -163,7 +168,12 @@ func interpreterOf(path string) string {
 
 // describe says what a file is that the kernel could not execute.
 func describe(path string) string {
-	head := headOf(path)
+	f, err := openToLook(path)
+	if err != nil {
+		return "it cannot be read"
+	}
+	defer f.Close()
+	head := headOf(f)
 	switch {
 	case len(head) == 0:
 		return "the file is empty"
@@ -177,14 +187,15 @@ func describe(path string) string {
 	return "an unknown binary format"
 }
 
+// openToLook opens a file that a stranger named, and waits for nobody: it may be
+// a FIFO by now.
+func openToLook(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+}
+
 // headOf returns the first bytes of a file, as many as the kernel looks at.
-func headOf(path string) []byte {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
+func headOf(f io.ReaderAt) []byte {
 	buf := make([]byte, 256)
-	n, _ := io.ReadFull(f, buf)
+	n, _ := f.ReadAt(buf, 0)
 	return buf[:n]
 }

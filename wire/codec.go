@@ -190,6 +190,7 @@ func (e *encoder) texts(name string, p *[]string, when presence) {
 	for _, s := range *p {
 		e.dst = appendText(append(e.dst, open), s)
 		open = ','
+		e.spill()
 	}
 	e.closeList(open)
 }
@@ -275,10 +276,11 @@ func (e *encoder) nested(m Message) {
 func (e *encoder) list(name string, n int, at func(int) Message) {
 	e.name(name)
 	open := byte('[')
-	for i := range n {
+	for i := 0; i < n && e.err == nil; i++ {
 		e.dst = append(e.dst, open)
 		e.nested(at(i))
 		open = ','
+		e.spill()
 	}
 	e.closeList(open)
 }

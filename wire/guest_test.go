@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"supervisor/internal/testproc"
 )
 
 func TestVerbs(t *testing.T) {
@@ -390,3 +392,49 @@ func TestFollowerHoldsNoMemory(t *testing.T) {
 		t.Errorf("noted %+v", f.noted())
 	}
 }
+
+// A list is sent as it is made: however much its commands are, and whether the
+// peer reads or not, little of it is held.
+func TestLongListHoldsNoMemory(t *testing.T) {
+	f := &manyRows{row: Proc{Handle: "p", Cmd: []string{"a", strings.Repeat("x", 100<<10), strings.Repeat("y", 100<<10)}}, n: 400}
+	p := connected(t, f)
+	var got int64
+	cost := testproc.Allocated(func() {
+		p.send(`{"op":"proc_list"}`)
+		for buf := make([]byte, 64<<10); ; {
+			n, err := p.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got += int64(n); buf[n-1] == '\n' {
+				break
+			}
+		}
+	})
+	if got < 400*200<<10 || cost > 4<<20 {
+		t.Errorf("%d KiB allocated for a reply of %d", cost>>10, got>>10)
+	}
+}
+
+// A list that nobody reads any more is not made to its end: its connection
+// gives room to another one long before.
+func TestLongListEndsWithItsPeer(t *testing.T) {
+	f := &manyRows{row: Proc{Handle: "p", Cmd: []string{strings.Repeat("x", 200<<10)}}, n: 100_000}
+	_, a := serving(t, &Guest{Backend: f}, socket(t), 1)
+	p := dialed(t, a)
+	p.send(`{"op":"proc_list"}`)
+	if _, err := io.ReadFull(p, make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	until(t, "there is room", func() bool { return hasRoom(t, a) })
+}
+
+// manyRows lists one row many times.
+type manyRows struct {
+	fake
+	row Proc
+	n   int
+}
+
+func (f *manyRows) List() ListReply { return ListReply{Procs: slices.Repeat([]Proc{f.row}, f.n)} }

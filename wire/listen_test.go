@@ -288,13 +288,16 @@ func TestMaxConns(t *testing.T) {
 	third.wants("too many connections")
 	third.wantsEnd()
 	first.Close()
-	until(t, "there is room", func() bool {
-		p := dialed(t, a)
-		defer p.Close()
-		io.WriteString(p, `{"op":"agent_info"}`+"\n")
-		line, _ := p.lines.Next()
-		return strings.Contains(string(line), `"ok":true`)
-	})
+	until(t, "there is room", func() bool { return hasRoom(t, a) })
+}
+
+// hasRoom tells whether a server takes one more connection.
+func hasRoom(t *testing.T, a Addr) bool {
+	p := dialed(t, a)
+	defer p.Close()
+	io.WriteString(p, `{"op":"agent_info"}`+"\n")
+	line, _ := p.lines.Next()
+	return strings.Contains(string(line), `"ok":true`)
 }
 
 // A full table of descriptors passes: the server goes on without spinning.

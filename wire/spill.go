@@ -37,7 +37,7 @@ func (e *encoder) handOn() {
 func (e *encoder) output(name string, p *[]byte) {
 	e.name(name)
 	e.dst = append(e.dst, '"')
-	for rest := *p; len(rest) > 0; {
+	for rest := *p; len(rest) > 0 && e.err == nil; {
 		piece := rest[:wholeCharacters(rest, pieceBytes)]
 		rest = rest[len(piece):]
 		start := len(e.dst)
