@@ -39,13 +39,13 @@ fuzz:
 	done
 
 # What the tests need beside Go: the race detector links with a C compiler, some
-# tests play another launcher in Python, let system calls fail with strace, open
-# a page in a browser, or press tab in each shell.
-TEST_PACKAGES = gcc libc6-dev python3 strace chromium bash-completion zsh fish
+# tests play another launcher in Python or check its types, let system calls fail
+# with strace, open a page in a browser, or press tab in each shell.
+TEST_PACKAGES = gcc libc6-dev python3 mypy strace chromium bash-completion zsh fish
 
 .PHONY: deps
 deps:
-	@for tool in gcc python3 strace chromium zsh fish; do \
+	@for tool in gcc python3 mypy strace chromium zsh fish; do \
 		command -v $$tool >/dev/null && continue; \
 		apt-get update -q && apt-get install -qy --no-install-recommends $(TEST_PACKAGES) && break; exit 1; \
 	done

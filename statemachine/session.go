@@ -12,6 +12,7 @@ var (
 	ErrUnknownSession = errors.New("unknown session")
 	ErrSessionFull    = errors.New("the session's quota of processes is used up")
 	ErrSessionInUse   = errors.New("session name in use")
+	ErrManySessions   = fmt.Errorf("too many sessions: %w", ErrRegistryFull)
 )
 
 // Session is a session of the agent front. It outlives its connections: one
@@ -123,7 +124,7 @@ func (r *Registry) decideOpen(l Limits, c OpenSession) Decision {
 	if len(r.sessions) >= l.MaxSessions {
 		i := slices.IndexFunc(r.idle, func(s *Session) bool { return s.procs == 0 })
 		if i < 0 {
-			return reject(ErrRegistryFull)
+			return reject(ErrManySessions)
 		}
 		d = closeSession(r.idle[i].Name, WhyRoom)
 	}

@@ -1,7 +1,12 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -219,6 +224,100 @@ func TestSessionExpires(t *testing.T) {
 		t.Errorf("%d sessions were closed", closed)
 	}
 	a.serve()
+}
+
+// The time of a session runs while no agent does; what writes without a pause
+// ends with it like others, and nothing of it is left.
+func TestSessionExpiresWhileDown(t *testing.T) {
+	a := startFront(t, "--a2e-session-ttl", "1")
+	s := a.session()
+	s.spawn("while :; do echo and on; done")
+	handle := a.onlyRow().Handle
+	s.next()
+	s.conn.Close()
+	a.awaitEvent(statemachine.KindSessionLeft)
+	a.kill9()
+	time.Sleep(time.Second) // what must pass
+	a.serve()
+	if e := a.wait(handle); e.Reason != "killed" {
+		t.Errorf("ended as %+v", e)
+	}
+	if _, err := a.open(s.id, ""); err == nil || !strings.Contains(err.Error(), "unknown_session") {
+		t.Errorf("resumed: %v", err)
+	}
+	left, err := os.ReadDir(filepath.Join(a.dir, "state", "run", "sessions"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// The front is served on every address that was asked for, and never beside the
+// guest's verbs. On tcp what a browser would send closes the connection.
+func TestAgentFrontAddresses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // for a port that is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	a := startFront(t, "--insecure-tcp", "--a2e", "tcp:"+l.Addr().String())
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	first, err := handshake(t, dial(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := first.spawn("read x; echo $x")
+	s := a.resume(first, "")
+	s.ask(fmt.Sprintf(`"type":"proc/write/req","proc_id":%q,"data":"over there\n"`, p))
+	s.until(p)
+	if s.text(p) != "over there\n" {
+		t.Errorf("%+v", s.events)
+	}
+	if r := s.ask(`"op":"proc_list"`); r["type"] != "error" || r["error"] != "bad_request: type is missing" {
+		t.Errorf("a verb of the guest's: %v", r)
+	}
+	if r := a.raw().call(`{"type":"handshake/req","id":"a","session_id":""}`); r["ok"] != false || r["session_id"] != nil {
+		t.Errorf("a handshake with the guest's front: %v", r)
+	}
+	browser := dial()
+	defer browser.Close()
+	fmt.Fprint(browser, "POST / HTTP/1.1\r\n\r\n{\"type\":\"handshake/req\"}\n")
+	browser.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if b, err := io.ReadAll(browser); len(b) != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a browser: %q, %v", b, err)
+	}
+}
+
+// There are so many sessions and no more. One without a connection and without
+// a process makes room.
+func TestSessionsAreBounded(t *testing.T) {
+	const most = 256
+	a := startFront(t)
+	var all []*session
+	for range most {
+		all = append(all, a.session())
+	}
+	if _, err := a.open("", ""); err == nil || !strings.Contains(err.Error(), "registry_full: ") {
+		t.Errorf("one more: %v", err)
+	}
+	all[1].spawn("sleep 300")
+	for _, s := range all[:3] {
+		s.conn.Close()
+	}
+	eventually(t, "two have made room", func() bool {
+		_, err := a.open("", "")
+		return err != nil && len(a.events(statemachine.KindSessionClosed)) == 2
+	})
+	a.resume(all[1], "")
+	files, err := os.ReadDir(filepath.Join(a.dir, "state", "run", "sessions"))
+	if err != nil || len(files) > 3*most {
+		t.Errorf("%d files, %v", len(files), err)
+	}
 }
 
 // Every refusal is in the journal, with the rule that made it.

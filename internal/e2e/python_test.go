@@ -10,14 +10,14 @@ import (
 // clientDir is where the Python client is.
 const clientDir = "../../clients/python"
 
-// python runs a script beside the Python client.
-func python(t *testing.T, args ...string) string {
+// python runs a script beside the Python client; addr is the agent's.
+func python(t *testing.T, addr string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3")
 	}
 	cmd := exec.Command("python3", args...)
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+clientDir, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+clientDir, "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=error", "A2E_ADDR="+addr)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -25,11 +25,30 @@ func python(t *testing.T, args ...string) string {
 	return string(out)
 }
 
+// The client's own tests.
+func TestPythonClient(t *testing.T) {
+	a := startFront(t)
+	python(t, "unix:"+a.front(), "-m", "unittest", "test_a2e")
+}
+
+// The client is typed, strictly.
+func TestPythonTypes(t *testing.T) {
+	mypy, err := exec.LookPath("mypy")
+	if err != nil {
+		t.Skip("no mypy")
+	}
+	cmd := exec.Command(mypy, "--strict", "--cache-dir", t.TempDir(), "a2e.py", "example.py", "test_a2e.py")
+	cmd.Dir = clientDir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // The example of the README: an interactive Python, driven over a connection
 // that breaks on the way.
 func TestPythonExample(t *testing.T) {
 	a := startFront(t)
-	if got := python(t, filepath.Join(clientDir, "example.py"), "unix:"+a.front()); got != "total 5050\nexit stderr 3\n" {
+	if got := python(t, "", filepath.Join(clientDir, "example.py"), "unix:"+a.front()); got != "total 5050\nexit stderr 3\n" {
 		t.Errorf("it printed %q", got)
 	}
 }
@@ -39,7 +58,7 @@ func TestPythonExample(t *testing.T) {
 func TestPythonStdio(t *testing.T) {
 	a := start(t)
 	a.stop()
-	got := python(t, "-c", `
+	got := python(t, "", "-c", `
 import os, sys
 from a2e import Session, launch
 flag, argv = sys.argv[1], sys.argv[2:]

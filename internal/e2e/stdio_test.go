@@ -197,7 +197,7 @@ func TestPythonOverUpgrade(t *testing.T) {
 	a := upgradable(t)
 	a.stop()
 	img := good(t, "2")
-	got := python(t, "-c", `
+	got := python(t, "", "-c", `
 import json, socket, sys, time
 from a2e import Disconnected, Session, launch
 address, staged, sha256, argv = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
