@@ -108,7 +108,7 @@ func (e *Engine) takeOver() error {
 	}
 	e.registry = h.derived
 	e.snapshots.through = e.registry.Seq() - uint64(len(h.Records))
-	e.gen, e.setAside, e.born.Mono = h.Gen+1, h.SetAside, h.BornMono
+	e.gen, e.setAside, e.born.Mono = h.Gen+1, string(h.SetAside), h.BornMono
 	e.table.CountReaped(h.Reaped)
 	e.table.Park()
 	for _, c := range h.Processes {

@@ -57,7 +57,7 @@ type Engine struct {
 	born    statemachine.Instant
 	environ []string // what children inherit
 	keyed   keyedHash
-	cursors cursors
+	cursors *cursors
 	lock    *os.File
 	journal *journal.Journal
 	table   *procs.Table
@@ -112,7 +112,7 @@ func newEngine(cfg Config) *Engine {
 		cfg:      cfg,
 		limits:   limits(cfg),
 		environ:  childEnviron(os.Environ()),
-		cursors:  cursors(filepath.Join(cfg.RuntimeDir, "sessions")),
+		cursors:  newCursors(filepath.Join(cfg.RuntimeDir, "sessions")),
 		inbox:    make(chan step, inboxSize),
 		between:  make(chan func()),
 		stop:     make(chan string, 1),
@@ -128,8 +128,8 @@ func newEngine(cfg Config) *Engine {
 	return e
 }
 
-// maxSessions bounds the sessions of the agent front.
-const maxSessions = 1024
+// maxSessions bounds the sessions of the agent front, each of which keeps events.
+const maxSessions = 256
 
 func limits(cfg Config) statemachine.Limits {
 	return statemachine.Limits{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"unicode/utf8"
 
 	"supervisor/procs"
 	"supervisor/statemachine"
@@ -33,14 +34,14 @@ const PreflightLine = "supervisor preflight: ok"
 // are descriptors, and neither is copied. Descriptors keep their numbers.
 type handoff struct {
 	Schema    int                 `json:"schema"` // the lowest that can read it
-	Args      []string            `json:"args"`   // of the command line, from the subcommand on
-	Image     string              `json:"image"`  // path of the installed image
+	Args      []Text              `json:"args"`   // of the command line, from the subcommand on
+	Image     Text                `json:"image"`  // path of the installed image
 	Images    statemachine.Images `json:"images"`
 	Gen       int                 `json:"gen"`
 	Boot      string              `json:"boot"`
 	BornMono  int64               `json:"born_mono"`  // when the agent started, ns
 	QuietMono int64               `json:"quiet_mono"` // when nothing more was accepted, ns
-	SetAside  string              `json:"set_aside,omitempty"`
+	SetAside  Text                `json:"set_aside,omitempty"`
 	Reaped    int64               `json:"reaped,omitempty"` // orphans, so far
 
 	Snapshot []byte   `json:"-"`        // the journal's newest; empty: there is none
@@ -57,18 +58,50 @@ type handoff struct {
 
 // ListenerFD is a listening socket that is handed over.
 type ListenerFD struct {
-	Addr  string `json:"addr"`
+	Addr  Text   `json:"addr"`
 	Front string `json:"front,omitempty"` // "" is the guest protocol, else a2e
 	FD    int    `json:"fd"`
+}
+
+// Text is a string that need not be UTF-8, as paths and what holds them: such a
+// one is an object with its bytes.
+type Text string
+
+type notUTF8 struct {
+	Base64 []byte `json:"base64"`
+}
+
+func (t Text) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(t)) {
+		return json.Marshal(string(t))
+	}
+	return json.Marshal(notUTF8{[]byte(t)})
+}
+
+func (t *Text) UnmarshalJSON(b []byte) error {
+	if b[0] == '"' {
+		return json.Unmarshal(b, (*string)(t))
+	}
+	var raw notUTF8
+	err := json.Unmarshal(b, &raw)
+	*t = Text(raw.Base64)
+	return err
+}
+
+func texts(list []string) (out []Text) {
+	for _, s := range list {
+		out = append(out, Text(s))
+	}
+	return out
 }
 
 // state is what this image would leave now. It is called on the loop, and fails
 // if the journal has not all of the registry.
 func (e *Engine) state(listeners []ListenerFD) (*handoff, error) {
 	h := &handoff{
-		Schema: handoffSchema, Args: os.Args[1:], Image: e.cfg.Image, Images: e.upgrade.images,
+		Schema: handoffSchema, Args: texts(os.Args[1:]), Image: Text(e.cfg.Image), Images: e.upgrade.images,
 		Gen: e.gen, Boot: e.boot.String(),
-		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: e.setAside, Reaped: e.table.Reaped(),
+		BornMono: e.born.Mono, QuietMono: e.quietSince.Load(), SetAside: Text(e.setAside), Reaped: e.table.Reaped(),
 		Head: e.journal.Head().Hash.String(), Reducer: statemachine.ReducerVersion, Registry: digestOf(e.registry),
 		LockFD: int(e.lock.Fd()), JournalFD: int(e.journal.File().Fd()),
 		Listeners: listeners,
@@ -209,5 +242,8 @@ func Preflight(path string) (args []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Args, nil
+	for _, arg := range h.Args {
+		args = append(args, string(arg))
+	}
+	return args, nil
 }

@@ -92,7 +92,7 @@ func writeSample(t *testing.T) {
 	}
 	a.upgrade.images = statemachine.Images{From: "1", To: "2", SHA256: strings.Repeat("0", 64)}
 	h := a.handoff(ListenerFD{Addr: "unix:/run/supervisor/agent.sock", FD: 5})
-	h.Args, h.Image = []string{"serve"}, "/usr/sbin/supervisor"
+	h.Args, h.Image = []Text{"serve"}, "/usr/sbin/supervisor"
 	blob, err := h.encode()
 	if err == nil {
 		err = os.WriteFile(sampleHandoff, blob, 0o644)
@@ -164,6 +164,12 @@ func anyIn(s string, words []string) bool {
 // A state is read as it was written.
 func TestHandoffRoundTrip(t *testing.T) {
 	fd := rapid.IntRange(-1, 1<<20)
+	text := rapid.Custom(func(t *rapid.T) Text { // a path, say
+		if rapid.Bool().Draw(t, "utf8") {
+			return Text(rapid.String().Draw(t, "text"))
+		}
+		return Text(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
+	})
 	process := rapid.Custom(func(t *rapid.T) procs.Carried {
 		return procs.Carried{
 			Handle: rapid.String().Draw(t, "handle"), PID: rapid.Int().Draw(t, "pid"), StartTicks: rapid.Uint64().Draw(t, "ticks"),
@@ -174,14 +180,14 @@ func TestHandoffRoundTrip(t *testing.T) {
 		}
 	})
 	listener := rapid.Custom(func(t *rapid.T) ListenerFD {
-		return ListenerFD{Addr: rapid.String().Draw(t, "addr"), FD: fd.Draw(t, "fd")}
+		return ListenerFD{Addr: text.Draw(t, "addr"), FD: fd.Draw(t, "fd")}
 	})
 	blob := rapid.SliceOfN(rapid.Byte(), 1, 100)
 	rapid.Check(t, func(t *rapid.T) {
 		h := &handoff{
-			Schema: handoffSchema, Args: rapid.SliceOfN(rapid.String(), 1, 5).Draw(t, "args"), Image: rapid.String().Draw(t, "image"),
+			Schema: handoffSchema, Args: rapid.SliceOfN(text, 1, 5).Draw(t, "args"), Image: text.Draw(t, "image"),
 			Images: statemachine.Images{From: rapid.String().Draw(t, "from"), To: rapid.String().Draw(t, "to")},
-			Gen:    rapid.Int().Draw(t, "gen"), Boot: rapid.String().Draw(t, "boot"), SetAside: rapid.String().Draw(t, "aside"),
+			Gen:    rapid.Int().Draw(t, "gen"), Boot: rapid.String().Draw(t, "boot"), SetAside: text.Draw(t, "aside"),
 			BornMono: rapid.Int64().Draw(t, "born"), QuietMono: rapid.Int64().Draw(t, "quiet"),
 			Snapshot: blob.Draw(t, "snapshot"), Records: rapid.SliceOfN(blob, 1, 5).Draw(t, "records"),
 			Reducer: rapid.Int().Draw(t, "reducer"), Registry: rapid.String().Draw(t, "registry"),

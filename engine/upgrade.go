@@ -188,12 +188,13 @@ func (e *Engine) whileIdle(f func()) error {
 
 // HandOver replaces this image by the installed one, with every process and
 // the listeners as they are. The fronts must be quiet: nothing is accepted or
-// read. It returns only if that could not be done; then the replaced image is
+// read. What may stop it at the last moment is called right before the execve.
+// HandOver returns only if that could not be done; then the replaced image is
 // back in place, nothing was lost, and the fronts can go on.
-func (e *Engine) HandOver(listeners []ListenerFD) error {
+func (e *Engine) HandOver(listeners []ListenerFD, mayStop func() error) error {
 	e.gate.close(errUpgrading)
 	var err error
-	if asked := e.whileIdle(func() { err = e.handOver(listeners) }); asked != nil {
+	if asked := e.whileIdle(func() { err = e.handOver(listeners, mayStop) }); asked != nil {
 		return asked
 	}
 	if undone := e.upgrade.undo(); undone != nil {
@@ -214,7 +215,7 @@ func (e *Engine) QuiesceForUpgrade() {
 }
 
 // handOver runs on the loop.
-func (e *Engine) handOver(listeners []ListenerFD) error {
+func (e *Engine) handOver(listeners []ListenerFD, mayStop func() error) error {
 	e.refuseWaiting(errUpgrading)
 	if e.finishStarts(); len(e.starting) > 0 {
 		return errors.New("a start is still under way")
@@ -228,16 +229,19 @@ func (e *Engine) handOver(listeners []ListenerFD) error {
 		e.turn(steps)
 	}
 	e.turn([]step{e.note("", &statemachine.UpgradeHandoff{Images: e.upgrade.images, Procs: e.registry.Len()})})
-	return e.exec(listeners)
+	return e.exec(listeners, mayStop)
 }
 
 // exec is the last thing that an image does.
-func (e *Engine) exec(listeners []ListenerFD) error {
+func (e *Engine) exec(listeners []ListenerFD, mayStop func() error) error {
 	f, fds, err := e.stateFile(listeners)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if err := mayStop(); err != nil {
+		return err
+	}
 	return upgrade.Exec(e.cfg.Image, os.Args, os.Environ(), f, fds)
 }
 

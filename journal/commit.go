@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -177,8 +178,12 @@ func (j *Journal) pause(d time.Duration) (closing bool) {
 	}
 }
 
-// commit stores a batch, or sets its error. What Append has already accepted is tried again while the disk is full.
+// commit stores a batch, or sets its error. What Append has already accepted is tried again while the disk is full; once
+// some of it is lost, nothing that was accepted after it is stored.
 func (j *Journal) commit(b *batch) {
+	if b.err = j.lost; b.err != nil {
+		return
+	}
 	b.err = j.try(b)
 	accepted := j.options.Sync != Always && b.snapshot == nil
 	for accepted && errors.Is(b.err, ErrFull) {
@@ -215,6 +220,9 @@ func (j *Journal) try(b *batch) error {
 	if err := j.Err(); err != nil {
 		return err
 	}
+	if j.removed() {
+		return j.fail(errors.New("the file was deleted"))
+	}
 	next := j.ledger.Load().clone()
 	if j.options.Sync == Always {
 		b.first = next.head.Seq + 1 // in the other modes it was assigned when it was queued
@@ -243,6 +251,12 @@ func (j *Journal) try(b *batch) error {
 		return fault(ErrFull, j.path, "%w", err)
 	}
 	return j.fail(err)
+}
+
+// removed says whether the file has no name any more: what is written to it then is gone with this process.
+func (j *Journal) removed() bool {
+	info, err := j.file.Stat()
+	return err == nil && info.Sys().(*syscall.Stat_t).Nlink == 0
 }
 
 // visible says whether the transaction with this id became the newest one although its commit failed: bbolt writes the meta

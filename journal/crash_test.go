@@ -268,6 +268,9 @@ func TestFullDisk(t *testing.T) {
 		_, err = j.Append(payload(1, 2000), payload(2, 2000))
 	}
 	wantError(t, err, path, ErrFull)
+	for err = nil; err == nil; { // free pages of the file have room for a little more
+		_, err = j.Append([]byte("x"))
+	}
 	head := j.Head()
 	for range 10 {
 		_, err := j.Append([]byte("x"))
@@ -313,5 +316,43 @@ func TestFullDiskInModeBatch(t *testing.T) {
 	waitFor(t, func() bool { return j.Head().Seq == last })
 	if first := mustAppend(t, j, []byte("room")); first != last+1 {
 		t.Errorf("went on with %d after %d", first, last)
+	}
+}
+
+// What Append accepted and a full disk does not take until Close is lost together with all that was accepted after it: a
+// record is never stored without the ones before it.
+func TestFullDiskAtCloseLosesTheEndOnly(t *testing.T) {
+	for _, mode := range []SyncMode{Batch, Off} {
+		path := filepath.Join(smallDisk(t, 4<<20), "journal.db")
+		j, err := Open(path, Options{Sync: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, j, []byte("before"))
+		waitFor(t, func() bool { return j.Head().Seq == 1 })
+		mustAppend(t, j, make([]byte, maxBatchBytes)) // fits no disk of this size, and makes a batch of its own
+		mustAppend(t, j, []byte("after"))
+		wantError(t, j.Close(), path, ErrFull)
+		if head := verifyFile(t, path); head.Seq != 1 {
+			t.Errorf("%v: the head is %v", mode, head)
+		}
+	}
+}
+
+// Nothing is acknowledged that goes to a file without a name.
+func TestDeletedFile(t *testing.T) {
+	path := place(t)
+	j, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, j, []byte("x"))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err = j.Append([]byte("y"))
+	wantError(t, err, path, ErrFailed)
+	if err := errors.Join(j.Verify(nil), j.Close()); err != nil || j.Head().Seq != 1 {
+		t.Errorf("head %v, %v", j.Head(), err)
 	}
 }

@@ -61,7 +61,7 @@ A full disk or quota fails a write of a page, before the meta page: nothing was 
 tries again. After any other failed write, and after every failed sync, it is unknown what is on the disk, and the kernel may
 report a second sync as good although pages were dropped. So that error is final (ErrFailed, Err): the Journal commits nothing
 more, reads go on up to Head, and the next Open checks what is there; it finds all that was acknowledged, and perhaps the
-batch that was not.
+batch that was not. A file that was deleted is such an error too, before anything is written to it.
 
 bbolt trusts its file: some that were cut short make it panic, and it reads through a mapping, where a missing page is a
 SIGBUS. Therefore Open reads the meta pages and the length itself, walks all pages in use (about 35 ms for a journal of
@@ -74,8 +74,9 @@ file that is refused is never changed; SetAside renames it.
 
 A WriteSnapshot prunes: whole segments behind it go while more than MaxBytes are retained, each by deleting its bucket. The
 pages are used again, so the file stays near the most that was ever retained, two snapshots, and a quarter of MaxBytes for
-older ones: with 200-byte records, 3 MB for a MaxBytes of 1 MiB. It never shrinks. Without snapshots it grows without
-bound. Limits: 32 MiB a payload, 64 MiB an Append, 256 MiB a snapshot. A reader never makes the writer wait while the file is below 256 MiB.
+older ones: with 200-byte records, 3 MB for a MaxBytes of 1 MiB; 4 MB if snapshots are nearly as large. It never shrinks.
+Without snapshots it grows without bound. Limits: 32 MiB a payload, 64 MiB an Append, 256 MiB a snapshot. A reader never
+makes the writer wait while the file is below 256 MiB.
 
 # What is assumed of the disk
 

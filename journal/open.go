@@ -70,9 +70,11 @@ func openDB(file *os.File, noSync bool) (*bbolt.DB, error) {
 		Timeout:         lockPatience,
 		PageSize:        pageSize,
 		InitialMmapSize: mapSize,
-		FreelistType:    bbolt.FreelistMapType,
-		NoSync:          noSync,
-		NoStatistics:    true,
+		// First fit. The other type takes any run of pages that is long enough: snapshots, each in one run, then leave holes
+		// that the next does not fit, and the file grows to many times what it holds.
+		FreelistType: bbolt.FreelistArrayType,
+		NoSync:       noSync,
+		NoStatistics: true,
 		// The file grows as pages are written, so its length says when its end was cut off, and a full disk is an error
 		// of that write. What bbolt would do instead, ftruncate and fsync, was for kernels whose fdatasync forgot sizes.
 		NoGrowSync: true,

@@ -170,6 +170,29 @@ func TestFileStaysBounded(t *testing.T) {
 	t.Logf("%d bytes retained, file of %d", j.Bytes(), info.Size())
 }
 
+// Snapshots that vary, and are as large as what is retained, leave no holes that nothing fits: each takes one run of pages.
+func TestFileStaysBoundedByLargeSnapshots(t *testing.T) {
+	const maxBytes, blob = 1 << 20, 600_000
+	path := place(t)
+	j := open(t, path, Options{MaxBytes: maxBytes})
+	var sizes []int64
+	for i := range 80 {
+		for began := j.Head().Seq; j.Head().Seq < began+2000; {
+			fill(t, j, 150+i%13, 100+i%71)
+		}
+		snapshotAt(t, j, j.Head().Seq, string(make([]byte, blob/2+i*4000+i*7919%50_000)))
+		if info, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		} else if i%16 == 15 {
+			sizes = append(sizes, info.Size())
+		}
+	}
+	t.Log(sizes)
+	if last := sizes[len(sizes)-1]; last > 6*maxBytes {
+		t.Errorf("the file has %v bytes", sizes)
+	}
+}
+
 // A slow reader of a journal that is pruned under it gets ascending records, all of them good, and a gap where they are gone.
 func TestReadersWhilePruning(t *testing.T) {
 	j := open(t, place(t), Options{MaxBytes: 100_000, SegmentRecords: 100})

@@ -64,6 +64,13 @@ func (t *Table) Born(handle string) (a Adoptee, found bool) {
 	return a, found
 }
 
+// warnOfStray names a process that nobody will find again.
+func (t *Table) warnOfStray(handle string) {
+	if stray, found := t.Born(handle); found {
+		t.opt.Log.Warn("a process runs whose records are lost", "handle", handle, "pid", stray.PID)
+	}
+}
+
 // writesTo tells whether these pipes are a process's standard output and error,
 // or were: a program can close one.
 func writesTo(pid int, inos ...uint64) bool {

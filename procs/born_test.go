@@ -1,6 +1,9 @@
 package procs
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -70,4 +73,21 @@ func (w *world) endAdopted(a Adoptee) {
 		w.t.Error(err)
 	}
 	await[Exited](w, a.Handle)
+}
+
+// Keep names a process that runs under a handle which it is not given.
+func TestKeepWarnsOfStrays(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	a := w.newAgent()
+	kept, stray := a.start(sh("exec sleep 60")), a.start(sh("exec sleep 60"))
+	a.kill()
+	if err := w.Keep([]string{kept.Handle}); err != nil {
+		t.Fatal(err)
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, fmt.Sprintf("pid=%d", stray.PID)) {
+		t.Errorf("it says %q", text)
+	}
+	w.endAdopted(kept)
+	w.endAdopted(stray)
 }

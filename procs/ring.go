@@ -190,6 +190,10 @@ func (r *Ring) openSegment(at int64) (fd int, first, until int64, err error) {
 		until = r.segs[i+1]
 	}
 	fd, err = unix.Open(r.path(first), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT { // removed by somebody: its bytes are dropped, what follows is not
+		r.floor = until
+		return -1, 0, 0, nil
+	}
 	if err != nil {
 		return -1, 0, 0, fmt.Errorf("open %s: %w", r.path(first), err)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"supervisor/internal/testproc"
 )
 
 // ringModel is a Ring and what it must equal: all bytes that there ever were.
@@ -192,5 +194,35 @@ func TestFilesOfRings(t *testing.T) {
 	}
 	if w.Output(loud, Stdout) != nil {
 		t.Error("Forget left the handle")
+	}
+}
+
+// What somebody removes from under a ring is a gap, and the stream goes on
+// behind it, while it is written and afterwards.
+func TestRemovedSegments(t *testing.T) {
+	w := newWorld(t)
+	h := w.begin(sh("head -c 200000 /dev/zero; read x; echo behind"))
+	r := w.Output(h, Stdout)
+	if !testproc.Eventually(patience, func() bool { return r.End() == 200_000 }) {
+		t.Fatalf("%d bytes", r.End())
+	}
+	segment := r.segment
+	if err := os.Remove(r.path(0)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1000)
+	if n, first, err := r.ReadAt(buf, 0); n != len(buf) || first != segment || err != nil {
+		t.Errorf("%d bytes, from %d, %v", n, first, err)
+	}
+	if err := os.RemoveAll(filepath.Join(w.opt.Dir, h)); err != nil {
+		t.Fatal(err)
+	}
+	if n, first, err := r.ReadAt(buf, segment); n != 0 || first != r.End() || err != nil {
+		t.Errorf("%d bytes, from %d, %v", n, first, err)
+	}
+	w.Stdin(h, nil, true, func(int, error) {})
+	w.finish(h)
+	if n, first, err := r.ReadAt(buf, 0); n != 0 || first != r.End() || err != nil {
+		t.Errorf("at the end %d bytes, from %d, %v", n, first, err)
 	}
 }

@@ -186,7 +186,8 @@ func (t *Table) Reopen(handle string) error {
 	return err
 }
 
-// Keep removes the rings on disk of all handles but these.
+// Keep removes the rings on disk of all handles but these. Of a process that
+// still runs under another it warns: its records were not durable yet.
 func (t *Table) Keep(handles []string) error {
 	entries, err := os.ReadDir(t.opt.Dir)
 	if err != nil {
@@ -198,6 +199,9 @@ func (t *Table) Keep(handles []string) error {
 		handle, born := strings.CutSuffix(e.Name(), bornSuffix)
 		if _, ok := slices.BinarySearch(kept, handle); ok || !e.IsDir() && !born {
 			continue
+		}
+		if born {
+			t.warnOfStray(handle)
 		}
 		if err := os.RemoveAll(filepath.Join(t.opt.Dir, e.Name())); err != nil {
 			return fmt.Errorf("rings: %w", err)

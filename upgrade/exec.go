@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ func Exec(path string, argv, environ []string, state *os.File, keep []int) error
 	// the descriptors into a child that nobody knows.
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock()
+	defer postponeSignals()()
 	limit := descriptorLimit()
 	carried := append([]int{fdOf(state)}, keep...)
 	defer func() { _ = closeOnExec(carried, true) }() // what is not open needs no flag
@@ -35,6 +37,22 @@ func Exec(path string, argv, environ []string, state *os.File, keep []int) error
 	err := syscall.Exec(path, argv, handoffEnviron(environ, state))
 	restoreLimit(limit)
 	return fmt.Errorf("execve %s: %w", path, err)
+}
+
+// postponeSignals keeps what would end an image that has not come up yet for the
+// moment when it catches that: an execve(2) preserves the mask of its thread and
+// what is pending.
+func postponeSignals() (undo func()) {
+	runtime.LockOSThread()
+	var ending, before unix.Sigset_t
+	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP} {
+		ending.Val[0] |= 1 << (s - 1) // as the kernel numbers them
+	}
+	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &ending, &before)
+	return func() {
+		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+		runtime.UnlockOSThread()
+	}
 }
 
 func handoffEnviron(environ []string, state *os.File) []string {

@@ -43,6 +43,14 @@ func (a *A2E) ServeConn(ctx, drain context.Context, conn *Conn) {
 	v.leave()
 }
 
+// TooMany is that of Front.
+func (a *A2E) TooMany(limit int) []byte {
+	var e encoder
+	err := Errorf(CodeRegistryFull, "too many connections: the limit is %d", limit)
+	(&conversation{a2e: a}).reply(&e, &exchange{caller: Caller{Front: frontA2E}}, nil, err)
+	return e.dst
+}
+
 // a2eVerb is how a message is served.
 type a2eVerb struct {
 	request func() request
@@ -57,7 +65,7 @@ type a2eVerb struct {
 // a2eVerbs is the capability, by type less "/req".
 var a2eVerbs = map[string]*a2eVerb{
 	"handshake": {
-		func() request { return &A2EHandshake{LastSeq: -1} }, (*conversation).handshake, opens,
+		func() request { return new(A2EHandshake) }, (*conversation).handshake, opens,
 		func(string) Message { return new(A2EHello) }, "handshake/resp", true,
 	},
 	"proc/spawn": {
@@ -136,13 +144,11 @@ func (v *conversation) admit(x *exchange, version, session string) error {
 	case version != "" && version != a2eVersion:
 		return Errorf(CodeBadRequest, "version must be %s", a2eVersion)
 	case !shaken && v.session == nil:
-		return Errorf(CodeUnknownSession, "a handshake comes first")
+		return Errorf(CodeUnknownSession, "a handshake comes first").by(ruleSession)
 	case shaken && v.session != nil:
 		return Errorf(CodeBadRequest, "this connection has a session")
 	case !shaken && session != "" && session != v.secret:
-		err := Errorf(CodeUnknownSession, "not this connection's session")
-		err.Rule = ruleSession
-		return err
+		return Errorf(CodeUnknownSession, "not this connection's session").by(ruleSession)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ const a2eVersion = "1.0"
 // A2EHandshake is handshake/req, the first message of a connection.
 type A2EHandshake struct {
 	SessionID string // "" opens a session, else resumes that one
-	LastSeq   int64  // of the last event that was received; negative: not told
+	LastSeq   *int   // of the last event that was received; nil: not told
 }
 
 // A2EHello is handshake/resp.
@@ -93,7 +93,7 @@ type A2EProc struct {
 
 func (r *A2EHandshake) fields(v visitor) {
 	v.text("session_id", &r.SessionID, nonzero)
-	v.long("last_seq", &r.LastSeq, nonzero)
+	v.maybe("last_seq", &r.LastSeq)
 }
 
 func (r *A2EHello) fields(v visitor) {
@@ -168,8 +168,17 @@ func (r *A2EProc) fields(v visitor) {
 	v.seconds("started_at", &r.StartedAt)
 }
 
-func (r *A2EHandshake) check() error { return nil }
-func (r *A2EStatus) check() error    { return nil }
+// maxSeq is the largest number that every JSON parser reads exactly.
+const maxSeq = 1 << 53
+
+func (r *A2EHandshake) check() error {
+	if r.LastSeq != nil && (*r.LastSeq < 0 || *r.LastSeq > maxSeq) {
+		return Errorf(CodeBadRequest, "last_seq must be from 0 to %d", int64(maxSeq))
+	}
+	return nil
+}
+
+func (r *A2EStatus) check() error { return nil }
 
 func (r *A2ESpawn) check() error {
 	if len(r.Cmd) == 0 || r.Cmd[0] == "" {

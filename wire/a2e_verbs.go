@@ -40,7 +40,7 @@ func (v *conversation) resume(x *exchange, id SessionID) error {
 	s := v.a2e.Backend.FindSession(id)
 	if s == nil {
 		x.unheard = true
-		return Errorf(CodeUnknownSession, "there is no such session")
+		return Errorf(CodeUnknownSession, "there is no such session").by(ruleSession)
 	}
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -65,7 +65,7 @@ func (v *conversation) take(s *Session) {
 }
 
 // push begins to send events.
-func (v *conversation) push(lastSeq int64) {
+func (v *conversation) push(lastSeq *int) {
 	next := v.session.resume(lastSeq)
 	go func() {
 		defer close(v.pushed)
@@ -92,7 +92,7 @@ func (v *conversation) leave() {
 	defer s.turn.Unlock()
 	if s.holder == v {
 		s.holder = nil
-		v.a2e.Backend.Keep(s.Cursor(true))
+		s.keep(v.a2e.Backend)
 		v.a2e.Backend.LeaveSession(s.name)
 	}
 }
@@ -111,7 +111,7 @@ func (v *conversation) known(x *exchange, procID string) (SessionProc, error) {
 	p := v.find(procID)
 	if p == nil {
 		x.unheard = true
-		return nil, Errorf(CodeUnknownProc, "no such process in this session")
+		return nil, Errorf(CodeUnknownProc, "no such process in this session").by(ruleSession)
 	}
 	return p, nil
 }
@@ -120,9 +120,9 @@ func (v *conversation) known(x *exchange, procID string) (SessionProc, error) {
 // client what they are about.
 func (v *conversation) spawn(x *exchange) (Message, error) {
 	r := x.request.(*A2ESpawn)
-	reqID := cmp.Or(x.id, `""`)
+	reqID := string(unquoted([]byte(cmp.Or(x.id, `""`))))
 	err := v.a2e.Policy.check(r)
-	if len(reqID) > maxReqID && err == nil {
+	if err == nil && len(reqID) > maxReqID {
 		err = Errorf(CodeBadRequest, "id is longer than %d bytes", maxReqID)
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func (v *conversation) spawn(x *exchange) (Message, error) {
 		return nil, err
 	}
 	p, err := v.a2e.Backend.Spawn(x.ctx, x.caller, SpawnRequest{
-		Session: v.session.name, ProcID: newUUID(), ReqID: string(unquoted([]byte(reqID))),
+		Session: v.session.name, ProcID: newUUID(), ReqID: reqID,
 		Cmd: r.Cmd, Cwd: r.Cwd, Env: r.Env, StdinNull: r.StdinMode == "null",
 		TimeoutMS: min(r.Timeout, math.MaxInt64/1000) * 1000,
 	})
@@ -143,7 +143,7 @@ func (v *conversation) spawn(x *exchange) (Message, error) {
 }
 
 // maxReqID bounds the id of a spawn, which every event of the process repeats.
-const maxReqID = 128
+const maxReqID = 126
 
 func (v *conversation) write(x *exchange) (Message, error) {
 	r := x.request.(*A2EWrite)

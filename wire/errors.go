@@ -52,6 +52,12 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// by names the rule that refused.
+func (e *Error) by(rule string) *Error {
+	e.Rule = rule
+	return e
+}
+
 // CodeOf returns the code of an error: "" for nil, internal for an error that
 // carries none.
 func CodeOf(err error) Code {

@@ -34,6 +34,7 @@ type note struct {
 	Caller
 	handle string
 	code   Code
+	rule   string
 }
 
 func (f *fake) called(format string, args ...any) {
@@ -124,7 +125,7 @@ func (f *fake) JournalSnapshot(r JournalSnapshotRequest) (JournalSnapshotReply, 
 func (f *fake) Note(c Caller, handle string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.notes = append(f.notes, note{c, handle, CodeOf(err)})
+	f.notes = append(f.notes, note{c, handle, CodeOf(err), RuleOf(err)})
 }
 
 // until polls a condition; it fails the test after five seconds.
@@ -142,6 +143,14 @@ func until(t testing.TB, what string, condition func() bool) {
 // that it leaves neither a goroutine nor a descriptor.
 func serving(t testing.TB, g *Guest, addr string, maxConns int) (*Server, Addr) {
 	t.Helper()
+	if g.Log == nil {
+		g.Log = slog.New(slog.DiscardHandler)
+	}
+	return servingFront(t, g, addr, maxConns, g.Log)
+}
+
+func servingFront(t testing.TB, front Front, addr string, maxConns int, log *slog.Logger) (*Server, Addr) {
+	t.Helper()
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	a, err := ParseAddr(addr)
 	if err != nil {
@@ -151,10 +160,7 @@ func serving(t testing.TB, g *Guest, addr string, maxConns int) (*Server, Addr) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.Log == nil {
-		g.Log = slog.New(slog.DiscardHandler)
-	}
-	s := NewServer(g, []*Listener{l}, maxConns, g.Log)
+	s := NewServer(front, []*Listener{l}, maxConns, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	go s.Serve(ctx)
 	t.Cleanup(func() {

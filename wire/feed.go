@@ -19,6 +19,7 @@ type feed struct {
 	row   SessionRow // as it was last looked at
 	taps  [2]tap
 	ended time.Time // when the exit was first seen
+	told  bool      // the backend knows that the exit is on its way
 }
 
 // tap reads one stream at its own offset.
@@ -29,6 +30,24 @@ type tap struct {
 	late   bool      // end stays: what comes after it is not sent
 	over   bool      // nothing more will be read
 	wake   time.Time // when what is held back becomes a prompt; zero: never
+}
+
+// cursor is how far the feed is.
+func (f *feed) cursor(done bool) ProcCursor {
+	return ProcCursor{f.row.ProcID, [2]int64{f.taps[0].offset, f.taps[1].offset}, done}
+}
+
+// settled tells whether the registry knows that the exit was delivered, or has
+// forgotten the process.
+func (f *feed) settled() bool {
+	row := f.proc.Row()
+	select {
+	case <-row.Replaced:
+		newer := f.proc.Row()
+		return newer.Delivered || newer.Replaced == row.Replaced
+	default:
+		return row.Delivered
+	}
 }
 
 // sink takes the events of a feed. It reports whether it takes another.

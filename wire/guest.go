@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -99,6 +100,11 @@ func (g *Guest) ServeConn(ctx, drain context.Context, conn *Conn) {
 	c := newConnection(ctx, conn, g, &g.lines)
 	c.budget, c.log, c.stall = &g.budget, g.Log, cmp.Or(g.Stall, DefaultStall)
 	c.serve(drain)
+}
+
+// TooMany is that of Front.
+func (g *Guest) TooMany(limit int) []byte {
+	return fmt.Appendf(nil, `{"ok":false,"error":"too many connections: the limit is %d"}`+"\n", limit)
 }
 
 func newConnection(ctx context.Context, conn *Conn, speaks protocol, lines *longLines) *connection {

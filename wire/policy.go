@@ -21,16 +21,12 @@ const (
 // check refuses what the policy does not allow.
 func (p Policy) check(r *A2ESpawn) error {
 	if !slices.Contains(p.Commands, r.Cmd[0]) {
-		err := Errorf(CodeNotAllowed, "command %q is not on the allowlist", cut(r.Cmd[0], 64))
-		err.Rule = ruleAllowlist
-		return err
+		return Errorf(CodeNotAllowed, "command %q is not on the allowlist", cut(r.Cmd[0], 64)).by(ruleAllowlist)
 	}
 	for _, pair := range r.Env {
 		name, _, _ := strings.Cut(pair, "=")
 		if decidesWhatRuns(name) && !slices.Contains(p.Env, name) {
-			err := Errorf(CodeNotAllowed, "environment variable %q must not be set", cut(name, 64))
-			err.Rule = ruleEnvironment
-			return err
+			return Errorf(CodeNotAllowed, "environment variable %q must not be set", cut(name, 64)).by(ruleEnvironment)
 		}
 	}
 	return nil

@@ -19,9 +19,10 @@ const pace = time.Millisecond
 // push sends a session's events on a connection from the event next on, until
 // ctx ends or the connection breaks. There is one at a time for a session. It
 // makes events only when all that were made are written, so a client that does
-// not read holds nothing back but itself.
+// not read holds nothing back but itself. Where the session stands is kept
+// before each write, and once more when nothing happens.
 func (s *Session) push(ctx context.Context, b SessionBackend, next uint64, write func([]byte) (int, error)) {
-	p := pusher{session: s, backend: b}
+	p := pusher{session: s, backend: b, unsaved: true}
 	var written time.Time
 	for ctx.Err() == nil {
 		batch := s.batch(next, p.batch[:0])
@@ -33,12 +34,12 @@ func (s *Session) push(ctx context.Context, b SessionBackend, next uint64, write
 			}
 			continue
 		}
+		p.save()
 		n, err := write(batch)
 		if next = s.took(next, n); err != nil {
 			return
 		}
-		written = time.Now()
-		b.Keep(s.Cursor(false))
+		written, p.unsaved = time.Now(), true
 	}
 }
 
@@ -54,6 +55,14 @@ type pusher struct {
 	backend SessionBackend
 	batch   []byte
 	cases   []reflect.SelectCase // of wait
+	unsaved bool                 // the session's cursor is another one by now
+}
+
+func (p *pusher) save() {
+	if p.unsaved {
+		p.session.keep(p.backend)
+		p.unsaved = false
+	}
 }
 
 // batch appends the events from next on to dst.
@@ -89,8 +98,8 @@ func (p *pusher) gather(now time.Time) bool {
 		f := s.feeds[s.first]
 		drained, done := f.pull(now, *buf, to)
 		if done {
-			p.backend.Delivered(f.row.Handle)
 			s.feeds = slices.Delete(s.feeds, s.first, s.first+1)
+			s.done = append(s.done, f)
 		} else {
 			s.first++
 		}
@@ -98,6 +107,7 @@ func (p *pusher) gather(now time.Time) bool {
 			break
 		}
 	}
+	p.unsaved = p.unsaved || made > 0
 	return made > 0
 }
 
@@ -121,6 +131,7 @@ func (p *pusher) wait(ctx context.Context) {
 	if p.gather(time.Now()) {
 		return
 	}
+	p.save()
 	p.batch = nil // nothing is held while nothing happens
 	if at := p.session.wakeAt(); !at.IsZero() {
 		timer := time.NewTimer(time.Until(at))

@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -16,6 +15,8 @@ const DefaultMaxConns = 1024
 // Front serves one connection of its protocol, as Guest.ServeConn does.
 type Front interface {
 	ServeConn(ctx, drain context.Context, c *Conn)
+	// TooMany is the line for a peer that is one too many.
+	TooMany(limit int) []byte
 }
 
 // Server accepts connections for a front. It serves once; the listeners are
@@ -117,7 +118,7 @@ func (s *Server) admit(c *Conn) {
 	}
 	s.mu.Unlock()
 	if full {
-		fmt.Fprintf(c, `{"ok":false,"error":"too many connections: the limit is %d"}`+"\n", s.maxConns) // fits into an empty socket
+		_, _ = c.Write(s.front.TooMany(s.maxConns)) // fits into an empty socket
 		c.Close()
 		return
 	}

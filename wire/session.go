@@ -25,21 +25,23 @@ type Session struct {
 	mu       sync.Mutex
 	log      eventLog
 	feeds    []*feed
+	done     []*feed               // whose exit is an event, as long as the registry does not know that
 	first    int                   // the feed that is asked first, so that all get their turn
 	restored map[string]ProcCursor // of processes that have no feed yet
 	added    chan struct{}         // holds one when there is a new feed
 	saves    uint64                // cursors made so far
+	kept     uint64                // the newest event that a cursor had
 }
 
 // SessionCursor is where a session's events stand, as data: what an agent must
-// know that goes on with it. It travels with an upgrade whole, and without
-// Events through a crash.
+// know that goes on with it. It is kept before any of its events is sent, so
+// that also after a crash an event comes again as it was.
 type SessionCursor struct {
 	Name    string       `json:"name"`
 	Saves   uint64       `json:"saves"`    // counts the cursors that were made of the session
 	LastSeq uint64       `json:"last_seq"` // of the newest event
 	Sent    uint64       `json:"sent"`     // of the newest that was wholly written to a connection
-	Events  []string     `json:"events,omitempty"`
+	Events  [][]byte     `json:"-"`        // lines, up to that of LastSeq: all that are kept, or those since the last Keep
 	Procs   []ProcCursor `json:"procs"`
 }
 
@@ -47,16 +49,17 @@ type SessionCursor struct {
 // since its start.
 type ProcCursor struct {
 	ProcID string   `json:"proc_id"`
-	Offset [2]int64 `json:"offset"` // of stdout and stderr
+	Offset [2]int64 `json:"offset"`         // of stdout and stderr
+	Done   bool     `json:"done,omitempty"` // the exit is an event, too
 }
 
 // NewSession makes a session that goes on where a cursor stands; only its name
 // matters for a new one.
 func NewSession(c SessionCursor) *Session {
-	s := &Session{name: c.Name, added: make(chan struct{}, 1), restored: map[string]ProcCursor{}, saves: c.Saves}
+	s := &Session{name: c.Name, added: make(chan struct{}, 1), restored: map[string]ProcCursor{}, saves: c.Saves, kept: c.LastSeq}
 	s.log = eventLog{last: c.LastSeq, sent: c.Sent}
 	for _, e := range c.Events {
-		s.log.keep([]byte(e))
+		s.log.keep(e)
 	}
 	if s.log.first() > s.log.sent+1 { // what was not sent is not here: never to be
 		s.log.sent = s.log.first() - 1
@@ -67,20 +70,19 @@ func NewSession(c SessionCursor) *Session {
 	return s
 }
 
-// Cursor is where the session stands. The events that are kept for repeating
-// are left out unless whole.
-func (s *Session) Cursor(whole bool) SessionCursor {
+// cursor is where the session stands, with the events since the last one.
+func (s *Session) cursor() SessionCursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saves++
 	c := SessionCursor{Name: s.name, Saves: s.saves, LastSeq: s.log.last, Sent: s.log.sent}
-	if whole {
-		for _, line := range s.log.lines {
-			c.Events = append(c.Events, string(line))
-		}
-	}
+	c.Events = slices.Clone(s.log.lines[max(s.kept+1, s.log.first())-s.log.first():])
+	s.kept = s.log.last
 	for _, f := range s.feeds {
-		c.Procs = append(c.Procs, ProcCursor{f.row.ProcID, [2]int64{f.taps[0].offset, f.taps[1].offset}})
+		c.Procs = append(c.Procs, f.cursor(false))
+	}
+	for _, f := range s.done {
+		c.Procs = append(c.Procs, f.cursor(true))
 	}
 	for _, p := range s.restored {
 		c.Procs = append(c.Procs, p)
@@ -88,20 +90,39 @@ func (s *Session) Cursor(whole bool) SessionCursor {
 	return c
 }
 
+// keep has the cursor stored, and tells of exits that will now not be lost.
+func (s *Session) keep(b SessionBackend) {
+	b.Keep(s.cursor())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done = slices.DeleteFunc(s.done, (*feed).settled)
+	for _, f := range s.done {
+		if !f.told {
+			f.told = true
+			b.Delivered(f.row.Handle)
+		}
+	}
+}
+
 // add begins to make events of a process, unless that has begun or is over.
 func (s *Session) add(p SessionProc) {
 	row := p.Row()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := slices.ContainsFunc(s.feeds, func(f *feed) bool { return f.row.ProcID == row.ProcID })
+	known := slices.ContainsFunc(slices.Concat(s.feeds, s.done), func(f *feed) bool { return f.row.ProcID == row.ProcID })
 	if known || row.Delivered {
 		return
 	}
 	f := &feed{proc: p, row: row}
-	for i, offset := range s.restored[row.ProcID].Offset {
+	stood := s.restored[row.ProcID]
+	delete(s.restored, row.ProcID)
+	for i, offset := range stood.Offset {
 		f.taps[i].offset = offset
 	}
-	delete(s.restored, row.ProcID)
+	if stood.Done {
+		s.done = append(s.done, f)
+		return
+	}
 	s.feeds = append(s.feeds, f)
 	select {
 	case s.added <- struct{}{}:
@@ -111,14 +132,14 @@ func (s *Session) add(p SessionProc) {
 
 // resume tells from which event on a client is to be sent: what came after the
 // last one that it received, as far as it is kept, or what it was not sent.
-func (s *Session) resume(lastSeq int64) (next uint64) {
+func (s *Session) resume(lastSeq *int) (next uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.restored) // what has no feed by now is forgotten
-	if lastSeq < 0 {
+	if lastSeq == nil {
 		return s.log.sent + 1
 	}
-	return s.log.after(uint64(lastSeq))
+	return s.log.after(uint64(*lastSeq))
 }
 
 // eventLog is the newest events, as lines. It is guarded by its session.
@@ -151,15 +172,13 @@ func (l *eventLog) keep(line []byte) {
 }
 
 // after is the first event to send to a client that knows the one of seq. A
-// client may know more than an agent that crashed: the numbers go on from there.
+// client may know more than an agent whose cursor was lost with the machine:
+// the numbers go on from there.
 func (l *eventLog) after(seq uint64) uint64 {
-	switch {
-	case seq <= l.last:
-		return max(seq+1, l.first())
-	case l.sent == l.last:
+	if seq > l.last {
 		*l = eventLog{last: seq, sent: seq}
 	}
-	return l.sent + 1
+	return max(seq+1, l.first())
 }
 
 // from appends events from next on to dst, at least one if there is one.

@@ -31,10 +31,12 @@ type SessionBackend interface {
 	SessionProcs(session string) []SessionProc
 
 	// Delivered says that the exit of a process is on its way to the session's
-	// client. A later Spawn sees its place in the quota free. It never waits.
+	// client, and kept. A later Spawn sees its place in the quota free. It never
+	// waits.
 	Delivered(handle string)
 	// Keep stores where a session's events stand, for an agent that comes after
-	// a crash. It may lose it.
+	// this one, be it after a crash. It has the events since the last one, of which
+	// the newest are stored too, as many as a Session keeps. It may lose them.
 	Keep(s SessionCursor)
 
 	Note(c Caller, handle string, err error)

@@ -156,6 +156,12 @@ func TestAttach(t *testing.T) {
 	s.keys("hello\r")
 	s.shows("got:hello\r\n33 99")
 	s.resize(70, 20)
+	if !testproc.Eventually(10*time.Second, func() bool { // the size goes its own way, beside the keys
+		s.keys("\r")
+		return strings.Contains(s.text(), "20 70")
+	}) {
+		t.Errorf("the size does not follow: %q", s.text())
+	}
 	s.keys("\x10again\r") // ctrl-p alone is the process's
 	s.shows("got:\x10again\r\n20 70")
 	s.keys("last\r\x10\x11")
@@ -263,6 +269,7 @@ func TestTop(t *testing.T) {
 	s.shows("while :; do echo 0123456789; sleep 0.01; done")
 	s.keys("q")
 	s.ends(0)
+	s.shows(leaveScreen)
 	if text := s.text(); !strings.HasPrefix(text, enterScreen) || !strings.HasSuffix(text, leaveScreen) {
 		t.Errorf("not on a screen of its own: %q", text)
 	}

@@ -8,14 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"supervisor/engine"
 	"supervisor/wire"
@@ -29,6 +26,7 @@ const closeWithin = 5 * time.Second
 type agent struct {
 	opts      options
 	log       *slog.Logger
+	signals   *signals
 	engine    *engine.Engine
 	listeners []*wire.Listener // of the guest protocol
 	a2e       []*wire.Listener // of the agent front
@@ -40,10 +38,10 @@ type agent struct {
 // over. With an inheritance it takes over itself, or goes back. The reason is
 // the signal's name.
 func serve(ctx context.Context, o options, inherited *engine.Inheritance, stderr io.Writer) (reason string, err error) {
-	stop := catchSignals(ctx)
+	caught := catchSignals(ctx)
 	log, flush := newLog(stderr, o.logLevel)
 	defer flush()
-	a := &agent{opts: o, log: log}
+	a := &agent{opts: o, log: log, signals: caught}
 	if err := a.open(inherited); err != nil {
 		if inherited != nil {
 			log.Error("cannot take over: going back", "error", err)
@@ -52,7 +50,7 @@ func serve(ctx context.Context, o options, inherited *engine.Inheritance, stderr
 		return "", inherited.RollBack(a.opts.engine.Image, err)
 	}
 	for {
-		reason, err := a.run(stop)
+		reason, err := a.run()
 		if reason != "" || err != nil {
 			return reason, a.close(reason, err)
 		}
@@ -100,7 +98,7 @@ func (a *agent) takeOver(inherited *engine.Inheritance) (err error) {
 			err = fmt.Errorf("panic: %v", reason)
 		}
 	}()
-	a.opts.engine.Image = inherited.Image
+	a.opts.engine.Image = string(inherited.Image)
 	if a.opts.engine.ImageSHA256 = inherited.ImageSHA256(); a.opts.engine.ImageSHA256 == "" {
 		if a.opts.engine.ImageSHA256, err = imageDigest(); err != nil {
 			return err
@@ -122,7 +120,7 @@ func (a *agent) takeOver(inherited *engine.Inheritance) (err error) {
 
 // run serves until a signal, whose name it returns. It returns neither reason
 // nor error if a handover failed and serving should go on.
-func (a *agent) run(stop <-chan string) (reason string, err error) {
+func (a *agent) run() (reason string, err error) {
 	servers, err := a.servers()
 	if err != nil {
 		return "", err
@@ -134,27 +132,27 @@ func (a *agent) run(stop <-chan string) (reason string, err error) {
 	a.log.Info("ready", "version", version, "pid", os.Getpid(), "listen", addresses(a.listeners), "a2e", addresses(a.a2e))
 	a.tellManager(notifyReady)
 	select {
-	case reason = <-stop:
-		a.tellManager(notifyStopping)
-		a.log.Info("stopping", "reason", reason)
-		a.engine.Quiesce()
+	case s := <-a.signals.caught:
+		reason = signalName(s)
+	case <-a.signals.ctx.Done():
+		reason = a.signals.ctx.Err().Error()
 	case <-a.stdioEnded():
 		reason = "stdio ended"
-		a.log.Info("stopping", "reason", reason)
-		a.engine.Quiesce()
 	case <-a.engine.Upgrades():
 		a.log.Info("handing over")
 		a.engine.QuiesceForUpgrade()
 	}
+	if reason != "" {
+		a.tellManager(notifyStopping)
+		a.log.Info("stopping", "reason", reason)
+		a.engine.Quiesce()
+	}
 	a.shutDown(servers)
 	served.Wait()
-	select {
-	case reason = <-stop: // it would not reach the next image
-	default:
-	}
 	a.finishStdio(reason == "")
 	if reason == "" {
-		a.log.Error("cannot hand over: going on", "error", a.handOver())
+		reason, err = a.handOver()
+		a.log.Error("cannot hand over", "error", err)
 	}
 	return reason, nil
 }
@@ -191,19 +189,26 @@ func (a *agent) tellManager(state string) {
 	}
 }
 
-// handOver returns only if it fails.
-func (a *agent) handOver() error {
+// handOver returns only if it fails. The reason is a signal that came meanwhile.
+func (a *agent) handOver() (reason string, err error) {
 	var fds []engine.ListenerFD
 	for front, listeners := range map[string][]*wire.Listener{"": a.listeners, frontA2E: a.a2e} {
 		for _, l := range listeners {
 			fd, err := l.FD()
 			if err != nil {
-				return err
+				return "", err
 			}
-			fds = append(fds, engine.ListenerFD{Addr: l.Addr().String(), Front: front, FD: fd})
+			fds = append(fds, engine.ListenerFD{Addr: engine.Text(l.Addr().String()), Front: front, FD: fd})
 		}
 	}
-	return a.engine.HandOver(fds)
+	err = a.engine.HandOver(fds, func() error {
+		if reason = a.signals.release(); reason != "" {
+			return fmt.Errorf("the agent was sent %s", reason)
+		}
+		return nil
+	})
+	a.signals.catch()
+	return reason, err
 }
 
 // stopGrace is what processes have between SIGTERM and SIGKILL, and stopWithin
@@ -233,7 +238,7 @@ func (a *agent) close(reason string, cause error) error {
 func inherit(sockets []engine.ListenerFD, access wire.Access) ([]*wire.Listener, error) {
 	var out []*wire.Listener
 	for _, l := range sockets {
-		addr, err := wire.ParseAddr(l.Addr)
+		addr, err := wire.ParseAddr(string(l.Addr))
 		if err != nil {
 			return nil, err
 		}
@@ -254,29 +259,6 @@ func closeEngine(e *engine.Engine, reason string, cause error) error {
 		return err
 	}
 	return cause
-}
-
-// catchSignals takes over what ends an agent, and what must not: a hang-up of
-// the terminal that it was started from, a log whose reader is gone.
-func catchSignals(ctx context.Context) <-chan string {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
-	stop := make(chan string, 1)
-	go func() {
-		for {
-			select {
-			case s := <-signals:
-				if s == unix.SIGTERM || s == unix.SIGINT {
-					stop <- unix.SignalName(s.(unix.Signal))
-					return
-				}
-			case <-ctx.Done():
-				stop <- ctx.Err().Error()
-				return
-			}
-		}
-	}()
-	return stop
 }
 
 // listen opens addresses. A default one that this machine does not have is a

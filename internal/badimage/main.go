@@ -107,7 +107,7 @@ func process(h *engine.Inheritance) error {
 }
 
 func stateDir(h *engine.Inheritance) string {
-	return h.Args[slices.Index(h.Args, "--state-dir")+1]
+	return string(h.Args[slices.Index(h.Args, "--state-dir")+1])
 }
 
 func config(h *engine.Inheritance, runtimeDir string) engine.Config {

@@ -122,10 +122,14 @@ func (a *agent) begin(cmd *exec.Cmd) (answers bool) {
 		a.t.Fatal(err)
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && stat(fmt.Sprint(a.cmd.Process.Pid))[0] != "Z"; {
-		c, err := client.Dial(context.Background(), a.addr())
-		if err == nil {
-			a.Client = c
-			return true
+		// A child that the last agent was just forking holds its socket for a
+		// moment: only an answer shows that this one is there.
+		if c, err := client.Dial(context.Background(), a.addr()); err == nil {
+			if _, err = c.Info(a.context(20 * time.Second)); err == nil {
+				a.Client = c
+				return true
+			}
+			c.Close()
 		}
 		time.Sleep(5 * time.Millisecond) // between two tries
 	}

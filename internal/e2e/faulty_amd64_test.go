@@ -80,7 +80,7 @@ func (c *faulty) attempt(p point) (outcome string) {
 	t.Logf("%s: %v: %s", met, answer, outcome)
 	c.isWhole()
 	c.company.thrives()
-	if now := c.beside(); answer["ok"] != true && !slices.Equal(now, beside) {
+	if now := c.beside(); answer["ok"] != true && !slices.Equal(now, beside) && !slices.Equal(now, beside[:1]) { // an older image may be gone
 		t.Errorf("%s: beside the installed image are %v, were %v", met, now, beside)
 	}
 	if _, err := os.Stat(staged); answer["ok"] == false && err != nil {

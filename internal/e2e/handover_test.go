@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -207,6 +208,23 @@ func TestPeerThatNeverReads(t *testing.T) {
 	}
 }
 
+// What is not UTF-8 in the path of the installed image survives upgrades.
+func TestOddInstallPath(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "caf\xe9 [x]")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(folder, "the agent")
+	copyFile(t, good(t, "1").path, exe)
+	a := startInstalled(t, exe)
+	for _, version := range []string{"2", "1"} {
+		a.upgrade(good(t, version))
+		if names := a.beside(); !slices.Equal(names, []string{"the agent", "the agent.prev"}) {
+			t.Errorf("beside the binary are %q", names)
+		}
+	}
+}
+
 // An execve that fails loses nothing: the old image goes on and is installed.
 func TestExecveFails(t *testing.T) {
 	a := upgradable(t)
@@ -342,6 +360,39 @@ func TestUpgradeWithLateCommits(t *testing.T) {
 		}
 		if n := len(a.events(statemachine.KindUpgradeHandoff)); n != 4 {
 			t.Errorf("%s: %d handoffs are recorded", mode, n)
+		}
+	}
+}
+
+// Asked to stop at any moment of a handover, the agent does, as the one image or
+// the other, and leaves its processes alone.
+func TestStoppedInAHandover(t *testing.T) {
+	a := install(t, swift(t, "1"))
+	a.sh("exec sleep 600")
+	before := a.pids()
+	versions := map[string]image{swift(t, "1").sha256: swift(t, "2"), swift(t, "2").sha256: swift(t, "1")}
+	for i := range 40 {
+		if m := a.ask(versions[digest(t, a.exe)]); m["ok"] != true {
+			t.Fatal(m)
+		}
+		time.Sleep(time.Duration(i) * time.Millisecond) // from before the execve to behind it
+		if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		a.Client.Close()
+		ended := make(chan error, 1)
+		go func() { ended <- a.cmd.Wait() }()
+		select {
+		case err := <-ended:
+			if err != nil && err.Error() != "signal: terminated" {
+				t.Fatalf("round %d: %v\n%s", i, err, a.log())
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("round %d: it does not stop\n%s", i, a.log())
+		}
+		a.serve()
+		if now := a.pids(); fmt.Sprint(now) != fmt.Sprint(before) {
+			t.Fatalf("round %d: processes are %v, were %v", i, now, before)
 		}
 	}
 }

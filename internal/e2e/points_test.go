@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"supervisor/client"
+	"supervisor/journal"
 	"supervisor/statemachine"
 )
 
@@ -230,6 +231,13 @@ func (c *crashes) kill() error {
 // left, and with what runs.
 func (c *crashes) check() {
 	c.t.Helper()
+	eventually(c.t, "a child that was just forked gives up the lock, by its execve", func() bool {
+		r, err := journal.OpenReadOnly(c.path())
+		if err == nil {
+			r.Close()
+		}
+		return err == nil
+	})
 	started, signalled := map[string]int{}, map[string]bool{}
 	for _, r := range c.records() {
 		switch e := r.Event.(type) {

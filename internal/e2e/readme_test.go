@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,60 +10,77 @@ import (
 	"testing"
 )
 
-// tour is what README.md shows to type, in its order, for a shell that ends
-// with the first command that fails.
-func tour(t *testing.T) string {
+// shown is what a section of README.md shows to type, in its order, for a shell
+// that ends with the first command that fails and runs in dir, where the three
+// binaries are.
+func shown(t *testing.T, title, dir string) *exec.Cmd {
+	t.Helper()
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(readme), "\n## A tour\n")
+	_, section, found := strings.Cut(string(readme), "\n## "+title+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	if !found || !strings.Contains(section, "\n    ") {
-		t.Fatal("README.md shows no tour")
+		t.Fatalf("README.md shows nothing in %q", title)
 	}
-	script := "set -eu\n"
+	script, here := "set -eu\n", strings.NewReplacer("/var/tmp/", dir+"/", "/tmp/", dir+"/")
 	for line := range strings.Lines(section) {
 		command, shown := strings.CutPrefix(line, "    ")
 		if !shown {
 			continue
 		}
+		command = here.Replace(strings.TrimPrefix(command, "sudo "))
 		script += command
-		if strings.HasPrefix(command, "supervisor serve") { // a person is slower
-			script += "until supctl --addr unix:/tmp/tour.sock info >/dev/null 2>&1; do sleep 0.02; done\n"
+		if _, addr, serves := strings.Cut(command, "supervisor serve --listen "); serves { // a person is slower
+			addr, _, _ = strings.Cut(addr, " ")
+			script += "until bin/supctl --addr " + addr + " info >/dev/null 2>&1; do sleep 0.02; done\n"
 		}
 	}
-	return script
-}
-
-// README.md's tour is true: every command of it succeeds, and says what the
-// text around it promises.
-func TestTour(t *testing.T) {
-	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
 	args := append([]string{"build"}, buildFlags...)
 	args = append(args, "-o", bin+"/", "supervisor/cmd/supervisor", "supervisor/cmd/supctl", "supervisor/tools/replay")
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	script := "trap 'kill $agent 2>/dev/null || :' EXIT\n" + tour(t)
-	cmd := exec.Command("bash", "-c", strings.ReplaceAll(script, "/tmp/tour", filepath.Join(dir, "tour")))
+	cmd := exec.Command("bash", "-c", "trap 'kill $agent 2>/dev/null || :' EXIT\n"+script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", "agent=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// says fails unless a command succeeds and its output holds these, in order.
+func says(t *testing.T, cmd *exec.Cmd, wants ...string) {
+	t.Helper()
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, out, err.(*exec.ExitError).Stderr)
+		var exit *exec.ExitError
+		errors.As(err, &exit)
+		t.Fatalf("%v\n%s\n%s", err, out, exit.Stderr)
 	}
 	rest := string(out)
-	for _, want := range []string{
-		"running", "got hello\n", "HELLO\n", "upgraded from ", "got hello\ngot again\n", "\n10\n", "it exited with 3\n",
-		"exited 3", "got again\n", "exit 3",
-	} {
-		before, after, found := strings.Cut(rest, want)
+	for _, want := range wants {
+		_, after, found := strings.Cut(rest, want)
 		if !found {
 			t.Fatalf("no %q in\n%s\nof\n%s", want, rest, out)
 		}
-		_, rest = before, after
+		rest = after
 	}
+}
+
+// README.md's tour is true: every command of it succeeds, and says what the
+// text around it promises.
+func TestTour(t *testing.T) {
+	says(t, shown(t, "A tour", t.TempDir()),
+		"running", "got hello\n", "HELLO\n", "upgraded from ", "got hello\ngot again\n", "\n10\n", "it exited with 3\n",
+		"exited 3", "got again\n", "exit 3")
+}
+
+// So is what it shows of an agent that is PID 1.
+func TestShownAsInit(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for a PID namespace")
+	}
+	says(t, shown(t, "As PID 1", t.TempDir()), " 1 ?", "supervisor\n")
 }

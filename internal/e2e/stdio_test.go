@@ -33,7 +33,7 @@ func startStdio(t *testing.T, img image) (*agent, *pipes) {
 	a.args = []string{"--a2e", "stdio"}
 	cmd := a.command()
 	a.args = nil
-	p := &pipes{t: t, lines: make(chan reply, 1000)}
+	p := &pipes{t: t, lines: make(chan reply, 1<<16)} // all that can be under way when nobody takes any
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -51,10 +51,12 @@ func TestPageIsSelfContained(t *testing.T) {
 
 // seen is what the page's check says that it saw.
 type seen struct {
-	Processes, Lanes, Agents, Rows, Found int
-	Zoomed, Fitted, Story                 bool
-	FrameMS                               float64 `json:"frame_ms"`
-	Problems                              []string
+	Processes, Lanes, Agents, Rows, Found, Printed int
+	Zoomed, Fitted, Dragged                        bool
+	Painted, Story, Closed, Empty, Stepped         bool
+	Paper                                          string
+	FrameMS                                        float64 `json:"frame_ms"`
+	Problems                                       []string
 }
 
 // A browser draws the page, and it does what it is told.
@@ -77,13 +79,13 @@ func TestPageInABrowser(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			name, _ := page(t, c.story)
 			got := look(t, browser, name)
-			if len(got.Problems) > 0 || !got.Zoomed || !got.Fitted {
+			if len(got.Problems) > 0 || !got.Zoomed || !got.Fitted || !got.Dragged || got.Printed != c.n {
 				t.Errorf("%+v", got)
 			}
 			if got.Processes != c.n || got.Lanes < c.lanes || got.Rows < c.n {
 				t.Errorf("%d processes, %d lanes drawn, %d rows: %+v", c.n, got.Lanes, got.Rows, got)
 			}
-			if c.n > 0 && (got.Agents == 0 || got.Found != 1 || !got.Story) {
+			if c.n > 0 && (got.Agents == 0 || got.Found != 1 || !got.Painted || !got.Story || !got.Closed || !got.Empty || !got.Stepped) {
 				t.Errorf("%+v", got)
 			}
 			t.Logf("a frame takes %.1f ms", got.FrameMS)
@@ -91,15 +93,30 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
+// The page is dark where the person likes it so.
+func TestPageInTheDark(t *testing.T) {
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("chromium is not installed")
+	}
+	name, _ := page(t, crowd(5))
+	for scheme, paper := range map[string]string{"0": "rgb(20, 24, 29)", "1": "rgb(255, 255, 255)"} {
+		got := look(t, browser, name, "--blink-settings=preferredColorScheme="+scheme)
+		if got.Paper != paper || !got.Painted {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // look opens a page in a browser without a window, and returns what its check
 // left in the document.
-func look(t *testing.T, browser, name string) (got seen) {
+func look(t *testing.T, browser, name string, flags ...string) (got seen) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+	cmd := exec.CommandContext(ctx, browser, append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-background-networking", "--user-data-dir="+t.TempDir(), "--enable-logging=stderr",
-		"--window-size=1400,800", "--virtual-time-budget=5000", "--dump-dom", "file://"+name+"#check")
+		"--window-size=1400,800", "--virtual-time-budget=5000", "--dump-dom", "file://"+name+"#check")...)
 	var log strings.Builder
 	cmd.Stderr = &log
 	dom, err := cmd.Output()

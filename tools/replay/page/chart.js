@@ -14,7 +14,10 @@ function readColours() {
   }
 }
 
+// resize fits the canvas to its place, and tells whether that changed it: then
+// it is empty.
 function resize() {
+  if (width === chart.clientWidth && height === chart.clientHeight) return false;
   width = chart.clientWidth;
   height = chart.clientHeight;
   gutter = width < 700 ? 150 : Math.min(380, Math.max(200, width * 0.3));
@@ -24,14 +27,15 @@ function resize() {
   canvas.style.width = width + "px";
   canvas.style.height = height + "px";
   pen.setTransform(scale, 0, 0, scale, 0, 0);
+  return true;
 }
 
 // arrange takes a changed list of rows or size of the window.
 function arrange() {
   makeRows();
-  resize();
+  const emptied = resize();
   byId("spacer").style.height = Math.max(0, head + view.rows.length * rowHeight + 8 - height) + "px";
-  redraw();
+  if (emptied) draw(); else redraw();
 }
 
 let waiting = false;
@@ -162,14 +166,24 @@ function drawLoad() {
     const mid = lo + hi >> 1;
     if (steps[mid][0] <= view.from) { first = mid; lo = mid + 1; } else hi = mid - 1;
   }
-  let x = gutter, y = bottom - steps[first][1] / load.most * tall;
-  pen.lineTo(x, y);
+  const level = n => bottom - n / load.most * tall;
+  let x = gutter, n = steps[first][1], most = n; // most of those within a pixel, whose number is n in the end
+  pen.lineTo(x, level(n));
   for (let i = first + 1; i < steps.length && steps[i][0] <= view.to; i++) {
-    x = xOf(steps[i][0]);
-    pen.lineTo(x, y);
-    y = bottom - steps[i][1] / load.most * tall;
-    pen.lineTo(x, y);
+    const next = Math.floor(xOf(steps[i][0]));
+    if (next > x) {
+      pen.lineTo(x, level(most));
+      pen.lineTo(x + 1, level(n));
+      pen.lineTo(next, level(n));
+      x = next;
+      most = n;
+    }
+    n = steps[i][1];
+    most = Math.max(most, n);
   }
+  pen.lineTo(x, level(most));
+  const y = level(n);
+  pen.lineTo(x + 1, y);
   pen.lineTo(xOf(Math.min(view.to, data.length)), y);
   pen.lineTo(xOf(Math.min(view.to, data.length)), bottom);
   pen.fill();
@@ -196,14 +210,30 @@ function drawRows() {
   if (!view.rows.length) write(data.lanes.length ? "nothing matches" : "no processes", gutter + 14, head + 24, 300, colours.soft);
 }
 
-function drawGroup({ group, n }, y) {
+function drawGroup(row, y) {
+  const { group, n } = row;
   pen.fillStyle = colours.raised;
   pen.fillRect(0, y, width, rowHeight);
   const name = group.name ? `session ${group.name}` : "guest front";
-  write(`${view.folded.has(group) ? "▸" : "▾"} ${name}  (${n})`, 12, y + 16, gutter - 20, colours.ink, "600 " + sans);
-  clipped(gutter, y, width - gutter, rowHeight, () => {
-    line(xOf(group.from), y + rowHeight / 2, xOf(group.to), y + rowHeight / 2, colours.soft);
-  });
+  write(`${view.folded.has(group) ? "▸" : "▾"} ${name}  (${count(n)})`, 12, y + 16, gutter - 20, colours.ink, "600 " + sans);
+  clipped(gutter, y, width - gutter, rowHeight, () => drawStrip(row, y));
+}
+
+// drawStrip draws all lanes of a group on top of each other, what ended well
+// below what did not: where to look shows before anything is scrolled.
+function drawStrip({ group, strata }, y) {
+  line(xOf(group.from), y + rowHeight / 2, xOf(group.to), y + rowHeight / 2, colours.soft);
+  for (const lanes of strata) {
+    let painted = gutter; // what ends before is out of view, or drawn already
+    for (const lane of lanes) {
+      const x = Math.round(xOf(lane.from)), to = Math.max(x + 1, Math.round(xOf(lane.to)));
+      if (x > width) break;
+      if (to <= painted) continue;
+      pen.fillStyle = colours[lane.look];
+      pen.fillRect(x, y + 8, to - x, rowHeight - 16);
+      painted = to;
+    }
+  }
 }
 
 function drawLane(lane, y) {
@@ -212,7 +242,8 @@ function drawLane(lane, y) {
     pen.fillStyle = colours.pick;
     pen.fillRect(0, y, width, rowHeight);
   }
-  const used = write(lane.story.handle, 12, y + 16, gutter - 20, colours.ink, mono);
+  const handle = gutter < 300 ? lane.story.handle.slice(0, 8) : lane.story.handle; // the command tells more
+  const used = write(handle, 12, y + 16, gutter - 20, colours.ink, mono);
   write(lane.command, 22 + used, y + 16, gutter - used - 32, colours.soft);
   clipped(gutter, y, width - gutter, rowHeight, () => drawBar(lane, y));
 }

@@ -27,7 +27,7 @@ function search(text) {
   view.query = text.trim().toLowerCase();
   arrange();
   const n = data.lanes.filter(shown).length;
-  byId("found").textContent = view.query ? `${n} of ${data.lanes.length}` : "";
+  byId("found").textContent = view.query ? `${count(n)} of ${count(data.lanes.length)}` : "";
 }
 
 function fold(group) {
@@ -137,29 +137,73 @@ byId("help").onclick = () => byId("keys").showModal();
 // check uses the page as a person would and leaves what it saw in the
 // document, for a browser without a window: open the page with #check.
 function check(problems) {
-  const seen = { processes: data.lanes.length };
+  const seen = { processes: data.lanes.length, paper: getComputedStyle(document.body).backgroundColor };
   draw();
   Object.assign(seen, { lanes: drawn.lanes, agents: drawn.agents, rows: view.rows.length });
   const began = performance.now();
   for (let i = 0; i < 20; i++) draw();
   seen.frame_ms = (performance.now() - began) / 20;
-  const wide = view.to - view.from;
+  const hand = makeHand(), wide = view.to - view.from;
   chart.dispatchEvent(new WheelEvent("wheel", { deltaY: -200, ctrlKey: true, cancelable: true }));
   seen.zoomed = view.to - view.from < wide;
-  document.dispatchEvent(new Event("none"));
-  chart.dispatchEvent(new KeyboardEvent("keydown", { key: "0", bubbles: true }));
+  hand.press("0");
   seen.fitted = view.to - view.from === wide;
+  hand.drag(gutter + 50, 5, gutter + 150, 5);
+  seen.dragged = Math.abs((view.to - view.from) / wide - 100 / plot()) < 0.01;
+  hand.press("0");
   for (const lane of data.lanes.slice(0, 1000)) tell(lane);
-  if (data.lanes.length) {
-    search(data.lanes[0].story.handle);
-    seen.found = view.rows.filter(row => row.lane).length;
-    search("");
-    chart.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
-    seen.story = byId("story").textContent.includes(data.lanes[0].story.handle);
-  }
+  if (data.lanes.length) Object.assign(seen, checkLane(hand, data.lanes[data.lanes.length >> 1]));
+  dispatchEvent(new Event("beforeprint"));
+  seen.printed = byId("printed").querySelectorAll("td .bar").length;
+  dispatchEvent(new Event("afterprint"));
   seen.problems = problems;
   byId("check").textContent = JSON.stringify(seen);
 }
+
+// checkLane searches a process, looks at its bar, clicks it and reads its story.
+function checkLane(hand, lane) {
+  const handle = lane.story.handle, seen = {};
+  hand.type(handle);
+  seen.found = view.rows.filter(row => row.lane).length;
+  const y = head + view.rows.findIndex(row => row.lane) * rowHeight + rowHeight / 2;
+  zoomTo(lane);
+  draw();
+  seen.painted = lane.look === "start-failed" || pixel(xOf((lane.from + lane.to) / 2), y - 4) === colour(lane.look);
+  hand.click(gutter / 2, y);
+  seen.story = !byId("story").hidden && byId("story").querySelector("h2").textContent === handle && location.hash === "#" + handle;
+  hand.press("Escape");
+  seen.closed = byId("story").hidden;
+  hand.type("nothing is called so");
+  seen.empty = view.rows.length === 0;
+  hand.type("");
+  hand.press("0");
+  hand.press("j");
+  seen.stepped = view.selected === view.rows.find(row => row.lane).lane;
+  hand.press("Escape");
+  return seen;
+}
+
+// makeHand makes what moves a mouse on the canvas, and types.
+function makeHand() {
+  const point = (name, x, y) => {
+    const box = canvas.getBoundingClientRect();
+    canvas.dispatchEvent(new PointerEvent(name, { clientX: box.left + x, clientY: box.top + y, pointerId: 1 }));
+  };
+  canvas.setPointerCapture = () => {}; // there is no real pointer to catch
+  return {
+    click(x, y) { point("pointerdown", x, y); point("pointerup", x, y); },
+    drag(x, y, x2, y2) { point("pointerdown", x, y); point("pointermove", x2, y2); point("pointerup", x2, y2); },
+    press(key) { chart.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); },
+    type(text) { byId("search").value = text; byId("search").dispatchEvent(new Event("input")); },
+  };
+}
+
+function pixel(x, y) {
+  const scale = window.devicePixelRatio || 1;
+  return [...pen.getImageData(Math.round(x * scale), Math.round(y * scale), 1, 1).data.slice(0, 3)].join();
+}
+
+const colour = name => [1, 3, 5].map(i => parseInt(colours[name].slice(i, i + 2), 16)).join();
 
 // legend names what is there: ends, notches, times without an agent.
 function legend() {
@@ -178,7 +222,9 @@ function legend() {
 }
 
 function begin() {
-  byId("extent").textContent = `${data.lanes.length} processes, records ${data.first_seq} to ${data.head_seq}, ${new Date(data.from).toLocaleString()}, ${span(data.length)}`;
+  const processes = `${count(data.lanes.length)} process${data.lanes.length === 1 ? "" : "es"}`;
+  byId("extent").textContent = `${processes}, ${span(data.length)} from ${stamp(data.from).slice(0, -4)}, records ${count(data.first_seq)} to ${count(data.head_seq)}`;
+  byId("extent").title = byId("extent").textContent;
   legend();
   readColours();
   arrange();

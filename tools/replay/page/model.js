@@ -9,6 +9,9 @@ const looks = {
   "timeout": "ran out of time", "oom": "out of memory", "lost": "ended unseen", "running": "still there", "start-failed": "start failed",
 };
 
+// strata are the looks, in the order in which they are drawn over each other.
+const strata = ["ok", "running", "lost", "failed", "killed", "timeout", "signal", "oom", "start-failed"];
+
 // sessionOf is the session of a lane, "" on the guest front.
 const sessionOf = lane => lane.story.spec && lane.story.spec.session || "";
 
@@ -66,7 +69,7 @@ function makeRows() {
   view.rows = [];
   for (const group of groups) {
     const lanes = group.lanes.filter(shown);
-    if (named && lanes.length) view.rows.push({ group, n: lanes.length });
+    if (named && lanes.length) view.rows.push({ group, n: lanes.length, strata: strata.map(look => lanes.filter(lane => lane.look === look)) });
     if (!view.folded.has(group)) for (const lane of lanes) view.rows.push({ lane });
   }
 }
@@ -83,6 +86,12 @@ function clock(t, step) {
   if (step < 1) text += pad(Math.round((data.from + t) % 1 * 1000), 3);
   return text;
 }
+
+// stamp writes a day and a time, both as on the ruler, of a time in UTC.
+const stamp = time => { const t = new Date(time) - data.from; return `${dateOf(t)} ${clock(t, 1)}`; };
+
+// count writes a large number.
+const count = n => n.toLocaleString("en");
 
 // span writes a length of time.
 function span(ms) {

@@ -33,7 +33,7 @@ function facts(lane) {
   if (story.asked_by) fact("Asked for", by(story.asked_by));
   if (process) {
     fact("Process", `pid ${process.pid}`);
-    fact("Started", new Date(process.started_at).toLocaleString());
+    fact("Started", stamp(process.started_at));
     fact("Ran", story.ran);
     const used = process.rusage;
     if (used && used.max_rss_kib) fact("Used", `user ${span(used.user_us / 1000)}, system ${span(used.sys_us / 1000)}, memory ${(used.max_rss_kib / 1024).toFixed(1)} MiB`);
@@ -45,7 +45,7 @@ function facts(lane) {
 function stepItem(step) {
   const item = make("li"), when = new Date(step.time);
   const time = make("time", clock(when - data.from, 1));
-  time.title = `record ${step.seq}, ${when.toLocaleString()}`;
+  time.title = `record ${step.seq}, ${stamp(when)}`;
   const says = make("span", step.says);
   if (step.by) says.append(make("span", ", " + by(step.by), "by"));
   if (step.count) says.append(make("span", `, ${step.count} times`, "by"));
@@ -76,7 +76,7 @@ function tell(lane) {
   section(panel, "What happened", steps);
   for (const name of ["stdout", "stderr"]) {
     const stream = story.output && story.output[name];
-    if (stream && stream.len) section(panel, `The last of ${stream.len} bytes of ${name}`, make("pre", output(stream.tail)));
+    if (stream && stream.len) section(panel, `The last of ${count(stream.len)} bytes of ${name}`, make("pre", output(stream.tail)));
   }
   if (story.unknown.length) {
     const unknown = make("ul");
