@@ -22,6 +22,7 @@ type A2E struct {
 	Stall   time.Duration // 0 is DefaultStall
 
 	budget budget
+	lines  longLines
 }
 
 // conversation is one connection of the agent front.
@@ -36,7 +37,7 @@ type conversation struct {
 // ServeConn is that of Front.
 func (a *A2E) ServeConn(ctx, drain context.Context, conn *Conn) {
 	v := &conversation{a2e: a}
-	v.c = newConnection(ctx, conn, v)
+	v.c = newConnection(ctx, conn, v, &a.lines)
 	v.c.budget, v.c.log, v.c.stall = &a.budget, a.Log, cmp.Or(a.Stall, DefaultStall)
 	v.c.serve(drain)
 	v.leave()

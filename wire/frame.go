@@ -5,11 +5,16 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrLineTooLong is returned by LineReader.Next for a line above its limit.
 // The rest of the input is unread and means nothing: close the connection.
 var ErrLineTooLong = errors.New("line too long")
+
+// ErrLinesTooLong is returned by LineReader.Next for a line that is too long as
+// long as others are. It is final as well.
+var ErrLinesTooLong = errors.New("too many long lines at once")
 
 // A frame is one JSON object on one line, ended by LF or CRLF.
 
@@ -24,6 +29,26 @@ var lineBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
+// longLines is the memory that the lines of all connections share, as far as one
+// is longer than shortLine. Nobody waits for it, since a peer may hold it that
+// never ends its line.
+type longLines struct {
+	taken atomic.Int64
+}
+
+const (
+	longLinesBytes = 256 << 20 // sixteen of the longest lines
+	shortLine      = 64 << 10
+)
+
+func (l *longLines) take(bytes int64) bool {
+	if l.taken.Add(bytes) <= longLinesBytes {
+		return true
+	}
+	l.taken.Add(-bytes)
+	return false
+}
+
 // LineReader cuts a stream into lines. Its memory doubles with what has
 // arrived and never follows a number that a peer sent. Not safe for concurrent
 // use.
@@ -31,6 +56,9 @@ type LineReader struct {
 	src  io.Reader
 	max  int
 	conn *Conn // if set, src; then no buffer is held while nothing arrives
+
+	shared *longLines // nil: memory is the reader's own affair
+	taken  int64      // of shared
 
 	held       *[]byte // from lineBuffers; nil when nothing is buffered
 	buf        []byte
@@ -46,14 +74,14 @@ func NewLineReader(src io.Reader, limit int) *LineReader {
 }
 
 // newIdleReader reads lines of a connection that is mostly silent.
-func newIdleReader(conn *Conn, limit int) *LineReader {
-	return &LineReader{src: conn, max: limit, conn: conn}
+func newIdleReader(conn *Conn, limit int, shared *longLines) *LineReader {
+	return &LineReader{src: conn, max: limit, conn: conn, shared: shared}
 }
 
 // Next returns the next line that is not blank, without its end. The slice is
 // valid until the next call. At the end of the input it returns io.EOF, or
-// io.ErrUnexpectedEOF where a line without its end was left; ErrLineTooLong is
-// final. After any other error, a passed deadline above all, Next may be
+// io.ErrUnexpectedEOF where a line without its end was left; ErrLineTooLong and
+// ErrLinesTooLong are final. After any other error, a passed deadline above all, Next may be
 // called again and goes on where it was.
 func (r *LineReader) Next() ([]byte, error) {
 	for {
@@ -82,6 +110,10 @@ func (r *LineReader) Release() {
 		lineBuffers.Put(r.held)
 	}
 	r.held, r.buf, r.start, r.end, r.seen = nil, nil, 0, 0, 0
+	if r.taken > 0 {
+		r.shared.taken.Add(-r.taken)
+		r.taken = 0
+	}
 }
 
 // cut takes one line off the buffer, if one is whole.
@@ -108,7 +140,11 @@ func (r *LineReader) more() error {
 	if idle && r.conn != nil {
 		n, err = r.conn.readLate(r)
 	} else {
-		n, err = r.src.Read(r.room())
+		space := r.room()
+		if space == nil {
+			return ErrLinesTooLong
+		}
+		n, err = r.src.Read(space)
 	}
 	r.end += n
 	if n > 0 {
@@ -118,7 +154,7 @@ func (r *LineReader) more() error {
 }
 
 // room returns space behind end, which it makes by taking a buffer, moving the
-// unread bytes to the front, or doubling.
+// unread bytes to the front, or doubling; nil where there is no memory for that.
 func (r *LineReader) room() []byte {
 	switch {
 	case r.held == nil:
@@ -130,11 +166,28 @@ func (r *LineReader) room() []byte {
 		r.start = 0
 	default:
 		// Two bytes above the limit are enough to see that a line is over it.
-		grown := make([]byte, max(len(r.buf)+1, min(2*len(r.buf), r.max+2)))
+		size := max(len(r.buf)+1, min(2*len(r.buf), r.max+2))
+		if !r.reserve(size) {
+			return nil
+		}
+		grown := make([]byte, size)
 		r.end = copy(grown, r.buf[:r.end])
 		r.buf = grown
 	}
 	return r.buf[r.end:]
+}
+
+// reserve takes what a buffer of that size needs of the shared memory.
+func (r *LineReader) reserve(size int) bool {
+	more := int64(size) - r.taken
+	if r.shared == nil || size <= shortLine {
+		return true
+	}
+	if !r.shared.take(more) {
+		return false
+	}
+	r.taken += more
+	return true
 }
 
 func (r *LineReader) ended(err error) error {

@@ -46,6 +46,7 @@ type Guest struct {
 	Stall   time.Duration // 0 is DefaultStall
 
 	budget budget
+	lines  longLines
 }
 
 // scratch is the memory of one reply.
@@ -96,7 +97,7 @@ type connection struct {
 // left. When drain ends, nothing more is read, and it returns once what was
 // read is answered; when ctx ends, it returns at once.
 func (g *Guest) ServeConn(ctx, drain context.Context, conn *Conn) {
-	c := newConnection(ctx, conn, g)
+	c := newConnection(ctx, conn, g, &g.lines)
 	c.budget, c.log, c.stall = &g.budget, g.Log, cmp.Or(g.Stall, DefaultStall)
 	c.serve(drain)
 }
@@ -106,8 +107,8 @@ func (g *Guest) TooMany(limit int) []byte {
 	return fmt.Appendf(nil, `{"ok":false,"error":"too many connections: the limit is %d"}`+"\n", limit)
 }
 
-func newConnection(ctx context.Context, conn *Conn, speaks protocol) *connection {
-	c := &connection{speaks: speaks, conn: conn, lines: newIdleReader(conn, MaxLine), ctx: ctx}
+func newConnection(ctx context.Context, conn *Conn, speaks protocol, lines *longLines) *connection {
+	c := &connection{speaks: speaks, conn: conn, lines: newIdleReader(conn, MaxLine, lines), ctx: ctx}
 	c.ended.L = &c.mu
 	c.waits, c.gone = context.WithCancel(ctx)
 	return c
@@ -146,6 +147,8 @@ func (c *connection) readAll() {
 			continue
 		case err == ErrLineTooLong:
 			c.refuse(Errorf(CodeBadRequest, "line longer than %d bytes", MaxLine))
+		case err == ErrLinesTooLong:
+			c.refuse(Errorf(CodeBadRequest, "too many long lines at once: together they may have %d bytes", longLinesBytes))
 		case err == io.ErrUnexpectedEOF:
 			c.refuse(Errorf(CodeBadRequest, "the last line has no line end: it was not executed"))
 		case err != io.EOF:
