@@ -125,7 +125,7 @@ func TestFollowByAReaderThatPauses(t *testing.T) {
 			t.Fatal(k.Dropped, err)
 		}
 		got = append(got, k.Data...)
-		time.Sleep(2 * patience)
+		time.Sleep(2 * patience) // the pause is what is tested: no peer would wait so long for a reader
 	}
 	if !bytes.Equal(got, o.written[Stdout]) || f.conns.Load() != 1 {
 		t.Errorf("%d bytes of %d over %d connections", len(got), len(o.written[Stdout]), f.conns.Load())

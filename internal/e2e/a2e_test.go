@@ -237,7 +237,7 @@ func TestSessionExpiresWhileDown(t *testing.T) {
 	s.conn.Close()
 	a.awaitEvent(statemachine.KindSessionLeft)
 	a.kill9()
-	time.Sleep(time.Second) // what must pass
+	time.Sleep(time.Second) // the time to live must run out while nobody is there to be polled
 	a.serve()
 	if e := a.wait(handle); e.Reason != "killed" {
 		t.Errorf("ended as %+v", e)

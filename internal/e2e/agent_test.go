@@ -131,7 +131,7 @@ func (a *agent) begin(cmd *exec.Cmd) (answers bool) {
 			}
 			c.Close()
 		}
-		time.Sleep(5 * time.Millisecond) // between two tries
+		time.Sleep(5 * time.Millisecond) // polls: nothing tells when a socket is there
 	}
 	return false
 }
