@@ -27,21 +27,20 @@ func init() {
 var infallible = []string{"any", "pwrite", "fdatasync", "accept"}
 
 // anyBut is all kinds that there are so far but those.
-func anyBut(names ...string) func(call) bool {
-	var fit []func(call) bool
+func anyBut(names ...string) func(systemCall) bool {
+	var fit []func(systemCall) bool
 	for name, fits := range kinds {
 		if !slices.Contains(names, name) {
 			fit = append(fit, fits)
 		}
 	}
-	return func(c call) bool {
-		return slices.ContainsFunc(fit, func(fits func(call) bool) bool { return fits(c) })
+	return func(c systemCall) bool {
+		return slices.ContainsFunc(fit, func(fits func(systemCall) bool) bool { return fits(c) })
 	}
 }
 
 // A point is the nth time that any thread of an agent is about to make a kind
-// of system call. strace counts in each thread of its own, which in a Go
-// program is up to chance.
+// of system call.
 type point struct {
 	after string // counted from the first call of this kind on; "" from the beginning
 	call  string
@@ -97,10 +96,10 @@ func (m *meddling) end(t testing.TB) (met string) {
 
 // kinds of calls, by the names that points use. What wakes threads is left out: a
 // Go program does not outlive that this fails.
-var kinds = map[string]func(c call) bool{
+var kinds = map[string]func(c systemCall) bool{
 	"memfd_create": is(unix.SYS_MEMFD_CREATE),
 	"openat":       is(unix.SYS_OPENAT),
-	"fstat":        func(c call) bool { return c.nr == unix.SYS_FSTAT && !c.isJournal() },
+	"fstat":        func(c systemCall) bool { return c.nr == unix.SYS_FSTAT && !c.isJournal() },
 	"fstatfs":      is(unix.SYS_FSTATFS),
 	"lseek":        is(unix.SYS_LSEEK),
 	"fchmod":       is(unix.SYS_FCHMOD),
@@ -110,32 +109,25 @@ var kinds = map[string]func(c call) bool{
 	"unlinkat":     is(unix.SYS_UNLINKAT),
 	"execve":       is(unix.SYS_EXECVE),
 	"accept":       is(unix.SYS_ACCEPT4),
-	"epoll_ctl":    func(c call) bool { return c.nr == unix.SYS_EPOLL_CTL && !strings.Contains(c.link(2), "eventfd") },
+	"epoll_ctl":    func(c systemCall) bool { return c.nr == unix.SYS_EPOLL_CTL && !strings.Contains(c.link(2), "eventfd") },
 	"pread":        is(unix.SYS_PREAD64),
 	"pwrite":       is(unix.SYS_PWRITE64),
 	"fdatasync":    is(unix.SYS_FDATASYNC),
 	"flock":        is(unix.SYS_FLOCK),
-	"mmap":         func(c call) bool { return c.nr == unix.SYS_MMAP && int32(c.args[4]) >= 0 },
-	"fork":         func(c call) bool { return c.nr == unix.SYS_CLONE && c.args[0]&unix.CLONE_VFORK != 0 },
-	"write":        func(c call) bool { return c.nr == unix.SYS_WRITE && c.isFile() },
-	"seal":         func(c call) bool { return c.nr == unix.SYS_FCNTL && c.args[1] == unix.F_ADD_SEALS },
-	"keep":         func(c call) bool { return c.nr == unix.SYS_FCNTL && c.args[1] == unix.F_SETFD && c.args[2] == 0 },
-	"dup":          func(c call) bool { return c.nr == unix.SYS_FCNTL && c.args[1] == unix.F_DUPFD_CLOEXEC },
+	"mmap":         func(c systemCall) bool { return c.nr == unix.SYS_MMAP && int32(c.args[4]) >= 0 },
+	"fork":         func(c systemCall) bool { return c.nr == unix.SYS_CLONE && c.args[0]&unix.CLONE_VFORK != 0 },
+	"write":        func(c systemCall) bool { return c.nr == unix.SYS_WRITE && c.isFile() },
+	"seal":         func(c systemCall) bool { return c.nr == unix.SYS_FCNTL && c.args[1] == unix.F_ADD_SEALS },
+	"keep":         func(c systemCall) bool { return c.nr == unix.SYS_FCNTL && c.args[1] == unix.F_SETFD && c.args[2] == 0 },
+	"dup":          func(c systemCall) bool { return c.nr == unix.SYS_FCNTL && c.args[1] == unix.F_DUPFD_CLOEXEC },
 }
 
-// call is a system call at its entry.
-type call struct {
-	nr   uint64
-	args [6]uint64
-	pid  int
-}
-
-func is(nrs ...uint64) func(call) bool {
-	return func(c call) bool { return slices.Contains(nrs, c.nr) }
+func is(nrs ...uint64) func(systemCall) bool {
+	return func(c systemCall) bool { return slices.Contains(nrs, c.nr) }
 }
 
 // nameOf is the kind of a call.
-func nameOf(c call) string {
+func nameOf(c systemCall) string {
 	for name, fits := range kinds {
 		if name != "any" && name != "fallible" && fits(c) {
 			return name
@@ -144,15 +136,12 @@ func nameOf(c call) string {
 	return ""
 }
 
-// isJournal tells the journal, which a live agent does not trust after an error.
-func (c call) isJournal() bool { return strings.HasSuffix(c.link(0), "journal.db") }
-
 // about says what file a call is about, for people.
-func (c call) about(tid int) string {
+func (c systemCall) about() string {
 	switch c.nr {
 	case unix.SYS_OPENAT, unix.SYS_UNLINKAT:
 		path := make([]byte, 256)
-		n, _ := unix.PtracePeekData(tid, uintptr(c.args[1]), path)
+		n, _ := unix.PtracePeekData(c.tid, uintptr(c.args[1]), path)
 		return unix.ByteSliceToString(path[:n])
 	case unix.SYS_EPOLL_CTL:
 		return c.link(0) + " " + c.link(2)
@@ -162,56 +151,43 @@ func (c call) about(tid int) string {
 	return c.link(0)
 }
 
-// link says what a descriptor in the arguments is.
-func (c call) link(arg int) string {
-	link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.pid, int32(c.args[arg])))
-	return link
-}
-
 // isFile tells a file, in memory or on a disk, from a socket or an eventfd, and
 // from the log.
-func (c call) isFile() bool {
+func (c systemCall) isFile() bool {
 	return c.args[0] > 2 && strings.HasPrefix(c.link(0), "/")
 }
 
-// tracer is meddle at work.
-type tracer struct {
+// meddler has a call fail, or be the last.
+type meddler struct {
+	*tracer
 	point
-	pid     int
 	with    unix.Errno
 	started bool         // after was met
 	seen    int          // calls since
 	failing map[int]bool // threads in the call that fails
 }
 
-// meddle follows every thread of a process, over execve too (ptrace(2)).
+// meddle is a meddler in a process of its own, so that the agent's end is still
+// its parent's to wait for.
 func meddle(args []string) int {
-	runtime.LockOSThread() // the tracer is a thread
+	runtime.LockOSThread() // ptrace(2) answers one thread alone
 	pid, _ := strconv.Atoi(args[0])
 	nth, _ := strconv.Atoi(args[3])
 	with, _ := strconv.Atoi(args[4])
-	tr := &tracer{point{args[1], args[2], nth}, pid, unix.Errno(with), args[1] == "", 0, map[int]bool{}}
-	if err := tr.seize(); err != nil {
+	m := &meddler{point: point{args[1], args[2], nth}, with: unix.Errno(with), started: args[1] == "", failing: map[int]bool{}}
+	m.tracer = &tracer{pid: pid, whom: -1, see: m.see}
+	if err := m.seize(); err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	fmt.Println("ready")
-	for {
-		var status unix.WaitStatus
-		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
-		if err != nil { // nothing is left to be traced
-			return 0
-		}
-		if status.Stopped() {
-			tr.stopped(tid, status)
-		}
-	}
+	m.follow()
+	return 0
 }
 
 // seize attaches to all threads.
-func (tr *tracer) seize() error {
-	const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXEC
-	tasks := fmt.Sprintf("/proc/%d/task", tr.pid)
+func (m *meddler) seize() error {
+	tasks := fmt.Sprintf("/proc/%d/task", m.pid)
 	for known := map[string]bool{}; ; {
 		entries, err := os.ReadDir(tasks)
 		if err != nil {
@@ -224,7 +200,7 @@ func (tr *tracer) seize() error {
 				continue
 			}
 			known[e.Name()] = true
-			_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, options, 0, 0)
+			_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, tracerOptions, 0, 0)
 			if errno == unix.EPERM && len(known) > 1 { // a new thread of one that is traced already
 				continue
 			}
@@ -241,58 +217,44 @@ func (tr *tracer) seize() error {
 	}
 }
 
-// stopped decides how a thread goes on.
-func (tr *tracer) stopped(tid int, status unix.WaitStatus) {
-	signal := 0
-	switch s := status.StopSignal(); {
-	case s == unix.SIGTRAP|0x80:
-		tr.atCall(tid)
-	case status>>16 == 0:
-		signal = int(s)
-	case status>>16 == unix.PTRACE_EVENT_EXEC && tr.after == "exec":
-		tr.started = true
+// see looks at a call before and behind it.
+func (m *meddler) see(c systemCall) {
+	switch {
+	case c.made && m.failing[c.tid]:
+		delete(m.failing, c.tid)
+		m.setRegister(c, func(r *unix.PtraceRegs) { r.Rax = uint64(-int64(m.with)) })
+	case c.made || !m.meets(c):
+	default:
+		fmt.Println(nameOf(c), m.nth, c.about())
+		if m.with == deadly {
+			_ = unix.Kill(c.pid, unix.SIGKILL)
+			return
+		}
+		m.failing[c.tid] = true
+		m.setRegister(c, func(r *unix.PtraceRegs) { r.Orig_rax = ^uint64(0) }) // no such call
 	}
-	_ = unix.PtraceSyscall(tid, signal) // a thread that is gone needs no more
 }
 
-// atCall is where a system call begins or ends.
-func (tr *tracer) atCall(tid int) {
+func (m *meddler) setRegister(c systemCall, set func(*unix.PtraceRegs)) {
 	var regs unix.PtraceRegs
-	if unix.PtraceGetRegs(tid, &regs) != nil {
-		return
+	if unix.PtraceGetRegs(c.tid, &regs) == nil {
+		set(&regs)
+		_ = unix.PtraceSetRegs(c.tid, &regs)
 	}
-	if tr.failing[tid] {
-		delete(tr.failing, tid)
-		regs.Rax = uint64(-int64(tr.with))
-		_ = unix.PtraceSetRegs(tid, &regs)
-		return
-	}
-	if int64(regs.Rax) != -int64(unix.ENOSYS) { // it ends
-		return
-	}
-	c := call{regs.Orig_rax, [6]uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10, regs.R8, regs.R9}, tr.pid}
-	if !tr.meets(c) {
-		return
-	}
-	fmt.Println(nameOf(c), tr.nth, c.about(tid))
-	if tr.with == deadly {
-		_ = unix.Kill(tr.pid, unix.SIGKILL)
-		return
-	}
-	regs.Orig_rax = ^uint64(0) // no such call
-	_ = unix.PtraceSetRegs(tid, &regs)
-	tr.failing[tid] = true
 }
 
 // meets counts, and tells whether this is the point.
-func (tr *tracer) meets(c call) bool {
-	if !tr.started {
-		tr.started = kinds[tr.after] != nil && kinds[tr.after](c)
+func (m *meddler) meets(c systemCall) bool {
+	if m.after == "exec" {
+		m.started = m.execs > 0
+	}
+	if !m.started {
+		m.started = kinds[m.after] != nil && kinds[m.after](c)
 		return false
 	}
-	if !kinds[tr.call](c) {
+	if !kinds[m.point.call](c) {
 		return false
 	}
-	tr.seen++
-	return tr.seen == tr.nth
+	m.seen++
+	return m.seen == m.nth
 }

@@ -54,7 +54,7 @@ type progress struct {
 func (p *progress) reaches(c systemCall) namedPoint {
 	switch c.nr {
 	case unix.SYS_PWRITE64, unix.SYS_FDATASYNC:
-		if strings.HasSuffix(c.file(), "/journal.db") {
+		if c.isJournal() {
 			return p.commits(c)
 		}
 	case unix.SYS_FLOCK:
@@ -80,7 +80,7 @@ func (p *progress) reaches(c systemCall) namedPoint {
 			return afterFork
 		}
 	case unix.SYS_WRITE:
-		if !c.made && strings.HasPrefix(c.file(), "socket:") {
+		if !c.made && strings.HasPrefix(c.link(0), "socket:") {
 			return beforeReply
 		}
 	}
@@ -112,7 +112,7 @@ func (p *progress) locks(c systemCall) namedPoint {
 	if !c.made || c.err {
 		return ""
 	}
-	switch filepath.Base(c.file()) {
+	switch filepath.Base(c.link(0)) {
 	case "lock":
 		return afterLock
 	case "journal.db":
@@ -136,7 +136,7 @@ func crashAt(at namedPoint, nth int) func(systemCall) bool {
 // and what its client knows.
 type crashes struct {
 	*agent
-	tr      *crashTracer
+	tr      *killer
 	n       int
 	running map[string]client.StartReply // acknowledged starts, by idempotency key
 	killed  map[string]bool              // acknowledged kills, by handle
