@@ -43,12 +43,13 @@ func (c *Client) need(ctx context.Context, capability string) error {
 	return err
 }
 
-// learned returns what any connection's agent can do.
+// learned returns what any connection's agent can do. One that has broken may be
+// among the connections for a moment still, and its agent gone.
 func (c *Client) learned() (caps []string, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.conns {
-		if known := n.caps.Load(); known != nil {
+		if known := n.caps.Load(); known != nil && n.broken() == nil {
 			return *known, true
 		}
 	}

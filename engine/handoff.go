@@ -29,9 +29,10 @@ const maxHandoff = 512 << 20
 const PreflightLine = "supervisor preflight: ok"
 
 // handoff is the state that one image leaves to the next, in a sealed memfd:
-// a line of JSON, and behind it the snapshot as it is. It holds what the journal needs to derive the registry, so that a
-// candidate can be tried without opening the journal; rings are files and pipes
-// are descriptors, and neither is copied. Descriptors keep their numbers.
+// a line of JSON, and behind it the snapshot as it is. It holds what the journal
+// needs to derive the registry, so that a candidate can be tried without opening
+// the journal; rings are files and pipes are descriptors, and neither is copied.
+// Descriptors keep their numbers.
 type handoff struct {
 	Schema    int                 `json:"schema"` // the lowest that can read it
 	Args      []Text              `json:"args"`   // of the command line, from the subcommand on
