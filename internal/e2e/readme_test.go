@@ -34,7 +34,7 @@ func shown(t *testing.T, title, dir string) *exec.Cmd {
 		script += command
 		if _, addr, serves := strings.Cut(command, "supervisor serve --listen "); serves { // a person is slower
 			addr, _, _ = strings.Cut(addr, " ")
-			script += "until bin/supctl --addr " + addr + " info >/dev/null 2>&1; do sleep 0.02; done\n"
+			script += "for try in $(seq 500); do bin/supctl --addr " + addr + " info >/dev/null 2>&1 && break; sleep 0.02; done\n"
 		}
 	}
 	bin := filepath.Join(dir, "bin")
